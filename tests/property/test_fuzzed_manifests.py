@@ -1,12 +1,11 @@
 """Manifests that were changed at random are planned, or refused in plain words: never a crash, never a Python word."""
 
-import copy
 import json
 import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pytest
@@ -20,22 +19,12 @@ from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
 from spotwright.cli.inputs.validation.check import Strictness, check_documents
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.scheduling.planner import plan
+from tests.property.changed_objects import EVERY_FIELD, WHOLE, changed
 from tests.unit.scheduling.builders import TYPES
 
-type Object = dict[str, Any]
-type Place = tuple[str | int, ...]
-
-TESTS: Final = Path(__file__).parents[1]
-WHOLE: Final[list[Object]] = list(yaml.safe_load_all((TESTS / "manifests" / "whole_objects.yaml").read_text()))
-EVERY_FIELD: Final[list[Object]] = yaml.safe_load((TESTS / "property" / "every_field.yaml").read_text())
-BEFORE_V1: Final[list[Object]] = yaml.safe_load((TESTS / "property" / "before_v1.yaml").read_text())
+BEFORE_V1: Final = yaml.safe_load(Path(__file__).with_name("before_v1.yaml").read_text())
 SEEDS: Final = range(20)
 MANIFESTS_PER_SEED: Final = 250
-WRONG: Final[tuple[Any, ...]] = (
-    None, True, False, 0, -1, 1, 3, 2**31, 2**70, -(2**70), 1.5, 1e300, float("nan"), float("inf"), "", " ", "x", "-1",
-    "1e9999", "9E", "10%", "x y", "é漢字\x00\U0001f600", "{{ .Values.x }}", "${ZONE}", "2026-99-99T00:00:00Z",
-    "x" * 300, [], ["x"], [None], [[]], [{}], {}, {"x": "y"}, {"x": {}}, {"": None}, {"a/b/c": 1},
-)  # fmt: skip
 # What only people who write Python read.
 PYTHON: Final = re.compile(
     r"\b(None|NoneType|True|False|\w*Error|Exception|Traceback|dict|tuple|frozenset|msgspec|Fraction|datetime|isoformat"
@@ -44,45 +33,6 @@ PYTHON: Final = re.compile(
 )
 # What the manifest itself holds, and Kubernetes' values, of which one is None.
 QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|is not one of .*|m\.yaml:\d+: \S+")
-
-
-def changed(content: Object, chance: random.Random) -> Object:
-    content = copy.deepcopy(content)
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        paths = [path for path in _places(content) if path]
-        if not paths:
-            break
-        path = chance.choice(paths)
-        inner: Any = content
-        for key in path[:-1]:
-            inner = inner[key]
-        match chance.randrange(5):
-            case 0:
-                del inner[path[-1]]
-            case 1 if isinstance(inner, dict):
-                inner[_misspelt(str(path[-1]), chance)] = inner.pop(path[-1])
-            case 2:
-                _, other = chance.choice(list(_values(content)))
-                inner[path[-1]] = copy.deepcopy(other)
-            case _:
-                inner[path[-1]] = copy.deepcopy(chance.choice(WRONG))
-    return content
-
-
-def _misspelt(name: str, chance: random.Random) -> str:
-    at = chance.randrange(len(name) + 1)
-    return chance.choice((name[:at] + name[at + 1 :], name[:at] + "x" + name[at:], name.lower(), name.upper()))
-
-
-def _values(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:
-    yield path, value
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, below in inner:
-        yield from _values(below, (*path, key))
-
-
-def _places(content: Object) -> Iterator[Place]:
-    return (path for path, _ in _values(content))
 
 
 def garbled(text: str, chance: random.Random) -> str:

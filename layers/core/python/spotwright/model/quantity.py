@@ -4,6 +4,7 @@ Source: ``k8s.io/apimachinery/pkg/api/resource``: a decimal number with a binary
 or exponent suffix. Units here: cpu in millicores, everything else in whole units (bytes, pieces).
 """
 
+import functools
 import re
 from fractions import Fraction
 from typing import Final
@@ -50,6 +51,16 @@ def amount(resource: str, text: str | float | int) -> int:
 
     cpu: millicores. Everything else: whole units. Raises QuantityError beyond 2^63-1.
     """
+    return _amount_of_text(resource, text) if isinstance(text, str) else _amount(resource, text)
+
+
+# The objects of a cluster state few different quantities, again and again.
+@functools.lru_cache(maxsize=4096)
+def _amount_of_text(resource: str, text: str) -> int:
+    return _amount(resource, text)
+
+
+def _amount(resource: str, text: str | float | int) -> int:
     exact = parse(text) * (1000 if resource == "cpu" else 1)
     size = -(-exact.numerator // exact.denominator) if exact >= 0 else exact.numerator // exact.denominator
     if abs(size) > MAXIMUM:

@@ -1,12 +1,14 @@
 """The Kubernetes API of a cluster as the workflows use it (ClusterPort)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
 from spotwright.adapters.kubernetes import nominations
 from spotwright.adapters.kubernetes.codecs.capacity_buffer import decode_capacity_buffer
+from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder, object_decoder
+from spotwright.adapters.kubernetes.codecs.listed_pods import pod_decoder
 from spotwright.adapters.kubernetes.codecs.node import decode_node
 from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim, decode_nodeclaim_strict, encode_nodeclaim
 from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass, decode_nodeclass_strict
@@ -17,7 +19,7 @@ from spotwright.adapters.kubernetes.codecs.objects import (
     decode_taints,
     encode_taint,
 )
-from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
+from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
     attachment_names,
     decode_csi_node,
@@ -72,35 +74,31 @@ class KubernetesCluster:
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
         selector = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
-        return tuple(map(decode_pod, self._api.items("/api/v1/pods", {"fieldSelector": selector} if selector else {})))
+        query = {"fieldSelector": selector} if selector else {}
+        return tuple(self._api.items("/api/v1/pods", pod_decoder(), query))
 
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
-        return tuple(map(decode_node, islice(self._api.items(_PATHS["nodes"]), limit)))
+        return tuple(islice(self._api.items(_PATHS["nodes"], node_decoder()), limit))
 
     def joining_nodes(self) -> tuple[Node, ...]:
-        return tuple(map(decode_node, self._api.items(_PATHS["nodes"], {"labelSelector": _JOINING})))
+        return tuple(self._api.items(_PATHS["nodes"], node_decoder(), {"labelSelector": _JOINING}))
 
     def node(self, name: str) -> Node | None:
         document = self._get(f"{_PATHS['nodes']}/{name}")
         return None if document is None else decode_node(document)
 
     def nodepools(self) -> tuple[NodePool, ...]:
-        return tuple(
-            decode_nodepool(document | {"kind": "NodePool"}) for document in self._api.items(_PATHS["nodepools"])
-        )
+        return self._list(_PATHS["nodepools"], decode_nodepool, "NodePool")
 
     def nodepool(self, name: str) -> NodePool | None:
         document = self._get(f"{_PATHS['nodepools']}/{name}")
         return None if document is None else decode_nodepool(document | {"kind": "NodePool"})
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
-        documents = self._api.items(_PATHS["ec2nodeclasses"])
-        return tuple(decode_nodeclass(document | {"kind": "EC2NodeClass"}) for document in documents)
+        return self._list(_PATHS["ec2nodeclasses"], decode_nodeclass, "EC2NodeClass")
 
     def nodeclaims(self) -> tuple[NodeClaim, ...]:
-        return tuple(
-            decode_nodeclaim(document | {"kind": "NodeClaim"}) for document in self._api.items(_PATHS["nodeclaims"])
-        )
+        return self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim")
 
     def nodeclass(self, name: str) -> EC2NodeClass | None:
         document = self._get(f"{_PATHS['ec2nodeclasses']}/{name}")
@@ -112,18 +110,17 @@ class KubernetesCluster:
 
     def nodeclaims_of_instance(self, instance: str) -> tuple[NodeClaim, ...]:
         selector = {"labelSelector": f"{labels.INSTANCE_ID}={instance}"}
-        documents = self._api.items(_PATHS["nodeclaims"], selector)
-        return tuple(decode_nodeclaim(document | {"kind": "NodeClaim"}) for document in documents)
+        return self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", selector)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
-        return tuple(map(decode_daemonset, self._api.items("/apis/apps/v1/daemonsets")))
+        return self._list("/apis/apps/v1/daemonsets", decode_daemonset)
 
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
-        return tuple(map(decode_pod_disruption_budget, self._api.items("/apis/policy/v1/poddisruptionbudgets")))
+        return self._list("/apis/policy/v1/poddisruptionbudgets", decode_pod_disruption_budget)
 
     def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
         try:
-            return tuple(map(decode_nodeoverlay, self._api.items(_PATHS["nodeoverlays"])))
+            return self._list(_PATHS["nodeoverlays"], decode_nodeoverlay)
         except NotFound:
             return ()
 
@@ -132,7 +129,7 @@ class KubernetesCluster:
             return self._get(_object_path(_SCALABLE_PATHS[kind], ObjectMeta(name, namespace)))
 
         try:
-            documents = tuple(self._api.items(_PATHS["capacitybuffers"]))
+            documents = self._list(_PATHS["capacitybuffers"], dict[str, Any])
         except NotFound:
             return ()
         return tuple(decode_capacity_buffer(document, lookup) for document in documents)
@@ -153,16 +150,15 @@ class KubernetesCluster:
 
     def storage(self) -> Storage:
         """Claims are listed before volumes, so that a claim that is bound meanwhile names a volume in the list."""
-        claims = tuple(map(decode_persistent_volume_claim, self._api.items(_PATHS["persistentvolumeclaims"])))
         return Storage(
-            persistent_volume_claims=claims,
-            persistent_volumes=tuple(map(decode_persistent_volume, self._api.items("/api/v1/persistentvolumes"))),
-            storage_classes=tuple(map(decode_storage_class, self._api.items("/apis/storage.k8s.io/v1/storageclasses"))),
-            csi_nodes=tuple(map(decode_csi_node, self._api.items("/apis/storage.k8s.io/v1/csinodes"))),
+            self._list(_PATHS["persistentvolumeclaims"], decode_persistent_volume_claim),
+            self._list("/api/v1/persistentvolumes", decode_persistent_volume),
+            self._list("/apis/storage.k8s.io/v1/storageclasses", decode_storage_class),
+            self._list("/apis/storage.k8s.io/v1/csinodes", decode_csi_node),
         )
 
     def namespaces(self) -> dict[str, dict[str, str]]:
-        listed = map(decode_metadata, self._api.items("/api/v1/namespaces"))
+        listed = self._list("/api/v1/namespaces", decode_metadata)
         return {metadata.name: metadata.labels for metadata in listed}
 
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
@@ -236,6 +232,16 @@ class KubernetesCluster:
 
     def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         self._events.record(kind, metadata, event, now=now)
+
+    def _list[Value](
+        self,
+        path: str,
+        decode: Callable[[Mapping[str, Any]], Value],
+        kind: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> tuple[Value, ...]:
+        """All objects of a kind. ``kind``: for decoders that name it."""
+        return tuple(self._api.items(path, object_decoder(decode, kind=kind), query))
 
     def _get(self, path: str) -> JsonObject | None:
         try:

@@ -90,12 +90,17 @@ class Connection:
         self, method: str, path: str, body: JsonObject | list[JsonObject] | None = None, content_type: str = ""
     ) -> JsonObject:
         """The JSON that the API server answers. Raises the exceptions of ``spotwright.errors``."""
+        return _decode(self.read(method, path, body, content_type))
+
+    def read(
+        self, method: str, path: str, body: JsonObject | list[JsonObject] | None = None, content_type: str = ""
+    ) -> bytes:
+        """The bytes that the API server answers. Raises the exceptions of ``spotwright.errors``."""
         response = self.stream(method, path, body, content_type)
         try:
-            content = response.data
+            return response.data
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
-        return _decode(content)
 
     def stream(
         self,

@@ -4,6 +4,7 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
 
 import base64
+import functools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,8 @@ from urllib.parse import urlencode
 
 from kubernetes.client.configuration import Configuration
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
+from spotwright.adapters.kubernetes.codecs.pages import PageDecoder
 from spotwright.adapters.kubernetes.connection import Connection, token_configuration
 from spotwright.errors import Conflict, Throttled, Unavailable
 
@@ -50,42 +53,39 @@ class Transport:
         attempts: int = ATTEMPTS,
     ) -> JsonObject:  # fmt: skip
         """One request; raises the exceptions of ``spotwright.errors``, Unavailable when nothing answered."""
-        for attempt in range(1, attempts + 1):
-            try:
-                return self._send(method, path, body, query, content_type)
-            except (Throttled, Unavailable):
-                if attempt == attempts:
-                    raise
-                time.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)))
-        raise AssertionError("unreachable")
+        url = path + ("?" + urlencode(query) if query else "")
+        media = content_type if body is not None else ""
+        return _with_attempts(lambda: self._connection.call(method, url, body, media), attempts)
 
-    def items(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[JsonObject]:
+    def items[Value](
+        self, path: str, decoder: PageDecoder[Any, Value], query: Mapping[str, str] | None = None
+    ) -> Iterator[Value]:
         """All items of a list, page by page. Raises Unavailable when the list expires between two pages."""
         try:
-            yield from self._pages(path, dict(query or {}))
+            yield from self._items(path, decoder, dict(query or {}))
         except Conflict as error:
             if error.code != "Expired":
                 raise
             raise Unavailable(f"list {path} expired between two pages", code="Expired") from error
+        except DecodeError as error:
+            raise Unavailable(f"list {path}: {error}", code="NoList") from error
 
-    def _pages(self, path: str, query: dict[str, str]) -> Iterator[JsonObject]:
-        token = ""
+    def _items[Value](self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str]) -> Iterator[Value]:
+        query["limit"] = str(PAGE_SIZE)
         while True:
-            page = self.call(
-                "GET", path, query=query | {"limit": str(PAGE_SIZE)} | ({"continue": token} if token else {})
-            )
-            yield from page.get("items") or ()
-            token = (page.get("metadata") or {}).get("continue") or ""
-            if not token:
+            url = f"{path}?{urlencode(query)}"
+            page = decoder.page(_with_attempts(functools.partial(self._connection.read, "GET", url), ATTEMPTS))
+            yield from page.items
+            if not page.next_page:
                 return
+            query["continue"] = page.next_page
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: JsonObject | list[JsonObject] | None,
-        query: Mapping[str, str] | None,
-        content: str,
-    ) -> JsonObject:
-        url = path + ("?" + urlencode(query) if query else "")
-        return self._connection.call(method, url, body, content if body is not None else "")
+
+def _with_attempts[Answer](send: Callable[[], Answer], attempts: int) -> Answer:
+    """What ``send`` answers; again while the API server throttles or does not answer."""
+    for attempt in range(1, attempts):
+        try:
+            return send()
+        except (Throttled, Unavailable):
+            time.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)))
+    return send()

@@ -58,7 +58,8 @@ def decode_time(text: Any) -> datetime | None:
     if isinstance(text, datetime):
         return text if text.tzinfo else text.replace(tzinfo=UTC)
     try:
-        return datetime.fromisoformat(text).astimezone(UTC) if text else None
+        at = datetime.fromisoformat(text) if text else None
+        return at if at is None or at.tzinfo is UTC else at.astimezone(UTC)
     except (OverflowError, TypeError, ValueError):
         raise DecodeError(f"{quote(text)} is not a time such as 2026-01-01T12:00:00Z") from None
 

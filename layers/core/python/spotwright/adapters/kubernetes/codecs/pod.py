@@ -36,7 +36,7 @@ def decode_pod(obj: Json) -> Pod:
     if not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace="default")
     try:
-        return validate(_pod(obj, metadata))
+        return decode_pod_strict(obj, metadata)
     except DECODE_ERRORS as error:
         node = text_field(obj, "spec", "nodeName")
         return Pod(
@@ -46,6 +46,11 @@ def decode_pod(obj: Json) -> Pod:
             unschedulable=not node,
             read_error=describe_error(error),
         )
+
+
+def decode_pod_strict(obj: Json, metadata: ObjectMeta) -> Pod:
+    """A pod with this metadata. Raises one of DECODE_ERRORS."""
+    return validate(_pod(obj, metadata))
 
 
 def _pod(obj: Json, metadata: ObjectMeta) -> Pod:

@@ -1,0 +1,69 @@
+"""Lists page by page, with retries."""
+
+import json
+from typing import cast
+
+import pytest
+
+from spotwright.adapters.kubernetes.codecs.listed_pods import pod_decoder
+from spotwright.adapters.kubernetes.connection import Connection
+from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.errors import Conflict, Throttled, Unavailable
+
+type Answer = bytes | Exception
+
+
+class FakeConnection:
+    """Gives the answers one after the other; ``paths``: what was asked for."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = list(answers)
+        self.paths: list[str] = []
+
+    def read(self, method: str, path: str) -> bytes:
+        self.paths.append(f"{method} {path}")
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def names(connection: FakeConnection) -> list[str]:
+    api = Transport.__new__(Transport)
+    api._connection = cast("Connection", connection)
+    return [pod.metadata.name for pod in api.items("/api/v1/pods", pod_decoder(), {"fieldSelector": "spec.nodeName="})]
+
+
+def page(*pods: str, following: str = "") -> bytes:
+    items = [{"metadata": {"name": pod}} for pod in pods]
+    return json.dumps({"metadata": {"continue": following}, "items": items}).encode()
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+
+def test_a_list_is_read_to_its_last_page() -> None:
+    connection = FakeConnection(page("a", "b", following="t1"), page(following="t2"), page("c"))
+    assert names(connection) == ["a", "b", "c"]
+    first = "GET /api/v1/pods?fieldSelector=spec.nodeName%3D&limit=500"
+    assert connection.paths == [first, f"{first}&continue=t1", f"{first}&continue=t2"]
+
+
+def test_a_page_that_is_throttled_is_asked_for_again() -> None:
+    connection = FakeConnection(Throttled("busy"), page("a", following="t"), Unavailable("away"), page("b"))
+    assert names(connection) == ["a", "b"]
+    with pytest.raises(Throttled):
+        names(FakeConnection(*[Throttled("busy")] * 4))
+
+
+def test_a_list_that_expires_between_two_pages_is_no_list() -> None:
+    connection = FakeConnection(page("a", following="t"), Conflict("gone", code="Expired"))
+    with pytest.raises(Unavailable, match="expired between two pages"):
+        names(connection)
+
+
+def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_one() -> None:
+    with pytest.raises(Unavailable, match="list /api/v1/pods: the answer is not a list of objects: <html>"):
+        names(FakeConnection(b"<html>"))
