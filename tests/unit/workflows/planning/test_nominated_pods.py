@@ -54,6 +54,28 @@ def test_a_promise_of_a_claim_that_is_gone_counts_for_nothing() -> None:
     assert (after.node_name, after.nominated_node_name) == ("", "")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_promise_of_a_claim_that_is_gone_hides_no_other(order: int) -> None:
+    """The pod was planned again for another claim, which is not bought a second time."""
+    rows = [row(claim="gone", created=MOMENT - 2), row(created=MOMENT - 1)][::order]
+    (after,) = nominated_pods.place_nominated_pods([waiting()], rows, node_names=HOSTS, now=NOW)
+    assert after.node_name == "node-a"
+
+
+def test_a_nomination_of_a_claim_that_is_gone_hides_no_promise() -> None:
+    rows = [row(claim="gone", node="node-gone", phase="nominated"), row(created=MOMENT - 1)]
+    pod = waiting(nominated_node_name="node-gone")
+    (after,) = nominated_pods.place_nominated_pods([pod], rows, node_names=HOSTS, now=NOW)
+    assert (after.node_name, after.nominated_node_name) == ("node-a", "")
+
+
+def test_of_two_promises_the_newer_counts() -> None:
+    rows = [row(claim="claim-b", created=MOMENT - 1), row(created=MOMENT - 2)]
+    hosts = HOSTS | {"claim-b": "node-b"}
+    (after,) = nominated_pods.place_nominated_pods([waiting()], rows, node_names=hosts, now=NOW)
+    assert after.node_name == "node-b"
+
+
 @pytest.mark.parametrize(
     "pod",
     [
@@ -93,6 +115,16 @@ def test_the_promise_to_a_pod_that_will_move_ends_with_pod_claim_and_time() -> N
     assert moving(waiting(), promise_to_move(claim="claim-gone")) == "old"
     assert moving(waiting(), promise_to_move(), minutes=14) == "node-a", "longer than a nomination of pending pods"
     assert moving(waiting(), promise_to_move(), minutes=15) == "old"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_promise_of_a_claim_that_is_gone_hides_no_other_to_a_pod_that_will_move(order: int) -> None:
+    pods = [msgspec.structs.replace(waiting(), node_name="old")]
+    rows = [promise_to_move(claim="gone"), promise_to_move()][::order]
+    (after,) = nominated_pods.place_nominated_pods(
+        pods, rows, node_names=HOSTS, leaving_nodes=frozenset({"old"}), now=NOW
+    )
+    assert after.node_name == "node-a"
 
 
 def planned(*pods: str) -> NewNode:

@@ -3,7 +3,7 @@
 A nomination is a row per claim (NominationRow); until lifecycle writes it, the committed decision stands for it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,6 +19,9 @@ from spotwright.workflows.ports.state import StatePort
 
 # As long as a claim may take to register; afterwards liveness deletes the claim.
 NOMINATION_LIFETIME: Final = timedelta(minutes=15)
+
+#: A pod's key and uid.
+type PodIdentity = tuple[str, str]
 
 
 def is_enabled(settings: Settings) -> bool:
@@ -72,31 +75,35 @@ def place_nominated_pods(
     ``node_names``: claim → name of its node, without claims that are being deleted; ``leaving_nodes``: nodes on their
     way out, whose pods are on the node that they were planned for. A nomination that is overdue, or whose claim is
     gone, is dropped, and so is the ``nominatedNodeName`` that was written for it; one that another component wrote
-    stays.
+    stays. A pod may be in several: the newest counts whose claim stays and which is not overdue.
     """
     moment = int(now.timestamp() * 1000)
-    rows = tuple(nominations)
-    by_pod = {(key, uid): row for row in rows for key, uid in row.pods.items()}
-    moving = {(key, uid): row for row in rows for key, uid in row.moving_pods.items()}
+    by_pod: dict[PodIdentity, list[NominationRow]] = {}
+    moving: dict[PodIdentity, list[NominationRow]] = {}
+    for row in sorted(nominations, key=lambda nomination: (nomination.created, nomination.claim)):
+        for identity in row.pods.items():
+            by_pod.setdefault(identity, []).append(row)
+        for identity in row.moving_pods.items():
+            moving.setdefault(identity, []).append(row)
 
     def place(pod: Pod) -> Pod:
         identity = (pod.key, pod.metadata.uid)
         if pod.node_name in leaving_nodes and pod.node_name:
-            return _moved(pod, moving.get(identity), node_names, moment)
-        return _placed(pod, by_pod.get(identity), node_names, moment)
+            return _moved(pod, moving.get(identity, ()), node_names, moment)
+        return _placed(pod, by_pod.get(identity, ()), node_names, moment)
 
     return tuple(map(place, pods))
 
 
-def _placed(pod: Pod, row: NominationRow | None, node_names: Mapping[str, str], now: int) -> Pod:
-    if row is None or pod.node_name or pod.nominated_node_name not in ("", row.node):
+def _placed(pod: Pod, rows: Sequence[NominationRow], node_names: Mapping[str, str], now: int) -> Pod:
+    """``rows``: the pod's nominations, oldest first."""
+    if not rows or pod.node_name or pod.nominated_node_name not in ("", *(row.node for row in rows)):
         return pod
-    node = node_names.get(row.claim, "") if now < row.due else ""
-    return msgspec.structs.replace(pod, node_name=node, nominated_node_name="")
+    nodes = [node_names[row.claim] for row in rows if row.claim in node_names and now < row.due]
+    return msgspec.structs.replace(pod, node_name=nodes[-1] if nodes else "", nominated_node_name="")
 
 
-def _moved(pod: Pod, row: NominationRow | None, node_names: Mapping[str, str], now: int) -> Pod:
-    """The pod where it will be, as long as its promise lasts."""
-    if row is None or now >= expiry_ms(row.created):
-        return pod
-    return msgspec.structs.replace(pod, node_name=node_names.get(row.claim, pod.node_name))
+def _moved(pod: Pod, rows: Sequence[NominationRow], node_names: Mapping[str, str], now: int) -> Pod:
+    """The pod where it will be, as long as its promise lasts. ``rows``: its nominations, oldest first."""
+    nodes = [node_names[row.claim] for row in rows if row.claim in node_names and now < expiry_ms(row.created)]
+    return msgspec.structs.replace(pod, node_name=nodes[-1]) if nodes else pod
