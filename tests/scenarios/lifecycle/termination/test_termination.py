@@ -9,6 +9,7 @@ from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Toleration
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
@@ -322,3 +323,22 @@ def test_volumes_are_waited_for_until_the_termination_grace_period_ends(world: W
     world.run(290)
     assert world.ec2.live_instances()
     assert world.run(120, until=lambda: gone(world, claim))
+
+
+def test_a_deleted_node_takes_its_claim_along_when_the_message_is_lost(world: World) -> None:
+    """Nobody tells of the Node again: the sweep rings for the claim alone."""
+    claim = running_node(world)
+    node = world.cluster.node(claim.node_name)
+    world.forwarder_runs = False
+    world.cluster.delete_node(node)
+    assert world.run(700, until=lambda: gone(world, claim))
+    assert not world.ec2.live_instances()
+    assert not world.cluster.nodes()
+
+
+def test_a_node_that_goes_with_its_instance_takes_its_claim_along_when_no_message_comes(world: World) -> None:
+    claim = running_node(world)
+    world.forwarder_runs = False
+    world.ec2.stop(instance_id(claim.provider_id), after_seconds=0)
+    assert world.run(700, until=lambda: gone(world, claim))
+    assert not world.cluster.nodes()
