@@ -6,6 +6,7 @@
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 # make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
+# make campaign    faults in virtual time; ARGS="--steps 1000000 --seed 2" for more, docs/campaign.md says what is checked
 # make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part
 # make docs    docs/events.md, docs/logs.md and docs/metrics.md, from the tables that they describe
 # make regions   the regions that `spotwright plan` knows without AWS: types, zones and prices, from moto and libcloud
@@ -19,7 +20,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-memory bench-following bench-planner bench-launch bench-catalog probe-aws docs regions format clean
+.PHONY: demo test check setup controlplane forwarder-image bench campaign bench-cases bench-memory bench-following bench-planner bench-launch bench-catalog probe-aws docs regions format clean
 
 setup:
 	@tools/setup
@@ -51,6 +52,9 @@ bench-following: controlplane
 
 bench-cases: setup
 	@$(BIN)/python -m bench.cases $(ARGS)
+
+campaign: setup
+	@$(BIN)/python -m tests.campaign $(ARGS)
 
 bench-planner: setup
 	@$(BIN)/python -m bench.planner $(ARGS)

@@ -48,7 +48,7 @@ def test_of_two_planners_on_one_version_the_second_plans_on_what_the_first_decid
     assert planned(world) >= 1
     late = commit_plan(
         state=world.state, blobs=world.blobs, snapshot=snapshot, cluster_version=version,
-        plan=decide(snapshot, world.catalogs.read("")), kind="provision", message="late",
+        plan=decide(snapshot, world.catalogs.catalog), kind="provision", message="late",
     )  # fmt: skip
     assert late is None
     assert len(world.state.cluster().pending_decisions) == 1
@@ -226,7 +226,7 @@ def test_a_replay_obeys_the_work_units_of_its_snapshot_whatever_is_set_now(world
     world.kubelets.reconcile()
     snapshot = gather(world, world.state.cluster(), now=world.clock.now())
     units = {
-        budget: decide(_budgeted(snapshot, budget), world.catalogs.read("")).work_units for budget in (1, 100, 30_000)
+        budget: decide(_budgeted(snapshot, budget), world.catalogs.catalog).work_units for budget in (1, 100, 30_000)
     }
     assert units[1] < units[100] < units[30_000]
     world.settings = _budgeted(snapshot, 100).settings

@@ -209,13 +209,13 @@ def test_of_two_planners_one_makes_the_nodes(world: World) -> None:
     static(world, 3)
     before = world.state.cluster()
     snapshot = gather(world, before, now=world.clock.now())
-    plan = decide(snapshot, world.catalogs.read(""))
+    plan = decide(snapshot, world.catalogs.catalog)
     assert len(plan.new_nodes) == 3
     assert provision(world, clock=world.clock.now).decisions
     with pytest.raises(Conflict):
         world.state.commit(expected_version=before.version, key="late")
     again = gather(world, world.state.cluster(), now=world.clock.now())
-    assert decide(again, world.catalogs.read("")).new_nodes == ()
+    assert decide(again, world.catalogs.catalog).new_nodes == ()
 
 
 def test_a_repeated_doorbell_makes_and_takes_nothing_again(three: World) -> None:

@@ -103,6 +103,10 @@ class FakeCluster:
     def all(self, kind: str) -> tuple[Any, ...]:
         return tuple(self._objects[kind][key] for key in sorted(self._objects[kind]))
 
+    def find(self, kind: str, key: str) -> Any:
+        """The object of that key as it is now, None = there is none."""
+        return self._objects[kind].get(key)
+
     # Reads
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:

@@ -222,6 +222,11 @@ class FakeEc2:
             at = self._clock.now().timestamp() + after_seconds
             self._ending[instance_id] = min(at, self._ending.get(instance_id, at))
 
+    def is_stopping(self) -> bool:
+        """Whether an instance is to shut down at a time to come."""
+        now = self._clock.now().timestamp()
+        return any(at > now for at in self._ending.values())
+
     def end_reservation(self, id: str) -> None:
         """It is cancelled, or its time is over: instances in it run on, as on-demand."""
         self.reservations.pop(id)

@@ -313,10 +313,10 @@ class FakeDoorbells:
 
 
 class FakeCatalogs:
-    """See InstanceCatalogPort: one catalog, whatever the key."""
+    """See InstanceCatalogPort: one catalog, whatever the key; an empty one for no key."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
 
     def read(self, key: str) -> Catalog:
-        return self.catalog
+        return self.catalog if key else Catalog(source="no catalog yet")

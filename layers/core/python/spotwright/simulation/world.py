@@ -23,6 +23,7 @@ from spotwright.simulation.state import FakeBlobs, FakeCatalogs, FakeDoorbells, 
 from spotwright.workflows.disrupt.workflow import disrupt
 from spotwright.workflows.interrupt import interrupt
 from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import provision, unserved_request
 from spotwright.workflows.sweep.full import full_sweep
@@ -38,7 +39,7 @@ class World:
     """Ports of one cluster, all of them fakes, and time to let things happen.
 
     ``failures``: what a function's invocation ended with, by queue. ``outages``: what every call of functions to a port
-    (cluster, ec2, state, blobs …) ends with; users and machines go on meanwhile.
+    (cluster, ec2, state, blobs …) ends with; users and machines go on meanwhile. ``seconds_left``: of an invocation.
     """
 
     def __init__(self, catalog: Catalog | None = None, cluster: str = builders.CLUSTER) -> None:
@@ -62,6 +63,7 @@ class World:
         self.forwarder_runs = True
         self.failures: list[tuple[str, ApiError]] = []
         self.outages: dict[str, ApiError] = {}
+        self.seconds_left: SecondsLeft = None
         self.ports: Any = PortsWithOutages(self, self.outages)
         self._replicas: dict[str, tuple[Pod, int]] = {}
         self._made = 0
@@ -82,7 +84,7 @@ class World:
     def forget_changes(self) -> None:
         """The doorbells for what changed until now are lost, and the forwarder does not ring for it again."""
         self._forward()
-        for queue in self._functions():
+        for queue in self.functions():
             self.doorbells.receive(queue)
 
     def claims(self) -> tuple[NodeClaim, ...]:
@@ -119,34 +121,43 @@ class World:
             self.settle()
             if until is not None and until():
                 return True
-            self.clock.advance(1)
-            self._second += 1
+            self.pass_second()
         self.settle()
         return until is not None and until()
 
+    def pass_second(self) -> None:
+        """A second passes, and nothing happens yet."""
+        self.clock.advance(1)
+        self._second += 1
+
     def settle(self) -> None:
         """Everything that happens at this moment, until nothing more does; RuntimeError if that never comes."""
-        self.kubelets.reconcile()
-        self._controllers()
-        self._forward()
-        self._schedules()
+        self.act_outside()
         for _ in range(MAX_ROUNDS):
             if not self._deliver():
                 return
             self.kubelets.reconcile()
         raise RuntimeError("the functions wake each other without end")
 
+    def act_outside(self) -> None:
+        """What machines, controllers, the forwarder and schedules do at this moment; no function is invoked."""
+        self.kubelets.reconcile()
+        self._controllers()
+        self._forward()
+        self._schedules()
+
     def _deliver(self) -> bool:
         """Wake every function whose queue holds messages; True when one was."""
         woken = False
-        for queue, work in self._functions().items():
+        for queue, work in self.functions().items():
             bells = self.doorbells.receive(queue)
             if bells:
                 woken = True
                 self._invoke(queue, work, bells)
         return woken
 
-    def _functions(self) -> Mapping[str, Callable[[tuple[Doorbell, ...]], None]]:
+    def functions(self) -> Mapping[str, Callable[[tuple[Doorbell, ...]], None]]:
+        """What a queue's messages invoke, by queue."""
         return {
             "provision": self._provision,
             "notices": self._lifecycle,
@@ -164,13 +175,14 @@ class World:
             self.doorbells.ring(queue, bells, delay_seconds=180)
 
     def _provision(self, bells: tuple[Doorbell, ...]) -> None:
-        provision(self.ports, clock=self.clock.now, unserved_request=unserved_request(bells))
+        request = unserved_request(bells)
+        provision(self.ports, clock=self.clock.now, seconds_left=self.seconds_left, unserved_request=request)
 
     def _lifecycle(self, bells: tuple[Doorbell, ...]) -> None:
-        lifecycle(self.ports, bells, now=self.clock.now())
+        lifecycle(self.ports, bells, now=self.clock.now(), seconds_left=self.seconds_left)
 
     def _disrupt(self, bells: tuple[Doorbell, ...]) -> None:
-        disrupt(self.ports, bells, clock=self.clock.now)
+        disrupt(self.ports, bells, clock=self.clock.now, seconds_left=self.seconds_left)
 
     def _sweep(self, bells: tuple[Doorbell, ...]) -> None:
         for bell in bells:

@@ -1,0 +1,124 @@
+"""Every call of a function to a port: faults act on it, and invariants look at it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+# What changes something outside the function that calls it; everything else is a read.
+CHANGES: Final[Mapping[str, frozenset[str]]] = {
+    "cluster": frozenset(
+        {
+            "create_nodeclaim", "patch_metadata", "patch_status", "set_conditions", "set_taints", "delete", "evict",
+            "nominate", "clear_nominations", "record_event",
+        }
+    ),
+    "ec2": frozenset({"create_fleet", "ensure_launch_template", "terminate", "tag"}),
+    "state": frozenset(
+        {
+            "request_planning", "begin_planning", "end_planning", "mark_served", "commit", "mark_acted", "create",
+            "save", "save_offering_health", "save_call_rate", "save_breaker",
+        }
+    ),
+    "blobs": frozenset({"put"}),
+    "doorbells": frozenset({"ring"}),
+}  # fmt: skip
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of a function: ``port``.``action`` with its arguments."""
+
+    port: str
+    action: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+
+    @property
+    def changes(self) -> bool:
+        return self.action in CHANGES.get(self.port, ())
+
+    def is_to(self, port: str, *actions: str) -> bool:
+        return self.port == port and self.action in actions
+
+
+class Watcher:
+    """Sees every call of every function; by itself it does nothing."""
+
+    def before(self, call: Call) -> None:
+        """Just before the port is reached."""
+
+    def after(self, call: Call, answer: Any) -> None:
+        """When the port has answered; not when it raised."""
+
+    def refused(self, call: Call, error: Exception) -> None:
+        """When the port has raised."""
+
+
+class CallFault(Watcher):
+    """Acts on the call at which its countdown ends, once."""
+
+    def __init__(self, countdown: int, *, of_changes: bool) -> None:
+        """``countdown``: the number of the call, from 1; ``of_changes``: reads are not counted."""
+        self._countdown, self._of_changes = countdown, of_changes
+        self.has_struck = False
+
+    def is_reached(self, call: Call) -> bool:
+        """Whether this is the call; counts it. To be asked once for each call."""
+        if self.has_struck or (self._of_changes and not call.changes):
+            return False
+        self._countdown -= 1
+        self.has_struck = self._countdown <= 0
+        return self.has_struck
+
+
+class Calls:
+    """``watchers`` see all calls; ``faults`` act on those of the invocation that runs now."""
+
+    def __init__(self) -> None:
+        self.watchers: list[Watcher] = []
+        self.faults: tuple[CallFault, ...] = ()
+
+    def carry_out(self, call: Call, work: Callable[[], Any]) -> Any:
+        faults = self.faults
+        for fault in faults:
+            fault.before(call)
+        for watcher in self.watchers:
+            watcher.before(call)
+        try:
+            answer = work()
+        except Exception as error:
+            for watcher in self.watchers:
+                watcher.refused(call, error)
+            raise
+        for watcher in (*self.watchers, *faults):
+            watcher.after(call, answer)
+        return answer
+
+
+class WatchedPort:
+    """A port whose methods go through ``Calls``."""
+
+    def __init__(self, name: str, port: Any, calls: Calls) -> None:
+        self._name, self._port, self._calls = name, port, calls
+
+    def __getattr__(self, action: str) -> Any:
+        attribute = getattr(self._port, action)
+        if not callable(attribute):
+            return attribute
+
+        def carry_out(*args: Any, **kwargs: Any) -> Any:
+            call = Call(self._name, action, args, kwargs)
+            return self._calls.carry_out(call, lambda: attribute(*args, **kwargs))
+
+        return carry_out
+
+
+class WatchedPorts:
+    """Ports as attributes, each of them watched; what is no port is itself."""
+
+    def __init__(self, ports: Any, calls: Calls) -> None:
+        self._ports, self._calls = ports, calls
+
+    def __getattr__(self, name: str) -> Any:
+        port = getattr(self._ports, name)
+        return WatchedPort(name, port, self._calls) if name in CHANGES else port

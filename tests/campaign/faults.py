@@ -1,0 +1,269 @@
+"""The faults of a campaign. A kind is a small class: ``strike`` arms it or lets it happen, once.
+
+Where it acts on a call, it is armed for one of the calls that follow. What lasts ends by itself after a while, and
+at the latest when the campaign comes to rest.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.simulation.effects import Crash
+from spotwright.simulation.state import DoorbellMessage
+from tests.campaign.calls import Call, CallFault
+from tests.campaign.world import CampaignWorld
+
+# So many messages are lost, late or doubled at once.
+MOST_CHANGED: Final = 30
+# A fault that is armed strikes at one of so many calls or changes that follow.
+CALLS: Final = 25
+CHANGES: Final = 12
+
+
+class Killed(CallFault):
+    """The process ends before or after a change."""
+
+    def __init__(self, countdown: int, *, done: bool) -> None:
+        super().__init__(countdown, of_changes=True)
+        self._done, self._now = done, False
+
+    def before(self, call: Call) -> None:
+        self._now = self.is_reached(call)
+        if self._now and not self._done:
+            raise Crash(f"before {call.port}.{call.action}")
+
+    def after(self, call: Call, answer: Any) -> None:
+        if self._now:
+            raise Crash(f"after {call.port}.{call.action}")
+
+
+class CallRefused(CallFault):
+    """A call, read or change, is not carried out."""
+
+    def __init__(self, countdown: int, error: ApiError) -> None:
+        super().__init__(countdown, of_changes=False)
+        self._error = error
+
+    def before(self, call: Call) -> None:
+        if call.action != "record_event" and self.is_reached(call):
+            raise self._error
+
+
+class AnswerLost(CallFault):
+    """A change is made, and whoever made it gets no answer."""
+
+    def after(self, call: Call, answer: Any) -> None:
+        if call.action != "record_event" and self.is_reached(call):
+            raise Unavailable("no answer", code="Timeout")
+
+
+class ActsMeanwhile(CallFault):
+    """In the middle of an invocation somebody else acts."""
+
+    def __init__(self, countdown: int, act: Callable[[], None]) -> None:
+        super().__init__(countdown, of_changes=False)
+        self._act = act
+
+    def after(self, call: Call, answer: Any) -> None:
+        if self.is_reached(call):
+            self._act()
+
+
+# Kinds
+
+
+class Kill:
+    name, weight = "handler killed between two effects", 30
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        world.arm(self.name, Killed(rng.randint(1, CHANGES), done=rng.random() < 0.8))
+        return True
+
+
+class RefuseCall:
+    name, weight = "call refused", 12
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        error = rng.choice((Unavailable("no answer", code="Timeout"), Throttled("slow down", code="Throttling")))
+        world.arm(self.name, CallRefused(rng.randint(1, CALLS), error))
+        return True
+
+
+class LoseAnswer:
+    name, weight = "answer of a change lost", 12
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        world.arm(self.name, AnswerLost(rng.randint(1, CHANGES), of_changes=True))
+        return True
+
+
+class SecondWorker:
+    name, weight = "two workers at the same time", 14
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        other = Random(rng.random())
+        world.arm(self.name, ActsMeanwhile(rng.randint(1, CALLS), lambda: self._work(world, other)))
+        return True
+
+    def _work(self, world: CampaignWorld, rng: Random) -> None:
+        """The other one works off everything that its own invocation was not given."""
+        bells = world.bells_for_everything()
+        world.invoke_queue("lifecycle", tuple(rng.sample(bells, rng.randint(1, len(bells)))))
+        world.invoke_next(rng)
+
+
+class OutOfTime:
+    name, weight = "invocation out of time", 3
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        world.limit_next_invocation(self.name, seconds=rng.choice((0.0, 9.0, 11.0, 25.0)))
+        return True
+
+
+class LoseMessages:
+    name, weight = "messages lost", 8
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        return _change_messages(world, rng, self.name, lambda _: ())
+
+
+class DoubleMessages:
+    name, weight = "messages doubled", 6
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        return _change_messages(
+            world, rng, self.name, lambda message: (message, _delayed(message, rng.choice((0, 1, 30, 600))))
+        )
+
+
+class DelayMessages:
+    name, weight = "messages late", 6
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        return _change_messages(world, rng, self.name, lambda message: (_delayed(message, rng.randint(5, 900)),))
+
+
+class ReorderMessages:
+    """Whoever waits for a time comes before who could be received now."""
+
+    name, weight = "messages reordered", 4
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        messages = world.doorbells.messages
+        if len(messages) < 2:
+            return False
+        times = [message.at for message in messages]
+        rng.shuffle(times)
+        world.doorbells.messages = [
+            msgspec.structs.replace(message, at=at) for message, at in zip(messages, times, strict=True)
+        ]
+        world.struck[self.name] += 1
+        return True
+
+
+class LoseNotices:
+    name, weight = "messages of EventBridge lost or doubled", 2
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        if not world.notices:
+            return False
+        notice = rng.choice(world.notices)
+        if rng.random() < 0.5:
+            world.notices.remove(notice)
+        else:
+            world.notices.append((notice[0] + rng.randint(0, 60_000), notice[1]))
+        world.struck[self.name] += 1
+        return True
+
+
+class LoseTable:
+    name, weight = "table lost", 1
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        world.state.clear()
+        world.table_lost_at = world.clock.milliseconds()
+        world.struck[self.name] += 1
+        return True
+
+
+class Outage:
+    """A port that refuses everything for a while."""
+
+    def __init__(self, name: str, port: str, error: ApiError, weight: int) -> None:
+        self.name, self.weight = name, weight
+        self._port, self._error = port, error
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        if self._port in world.outages:
+            return False
+        world.outages[self._port] = self._error
+        world.later(rng.choice((5, 20, 60, 200)), lambda: world.outages.pop(self._port, None))
+        world.struck[self.name] += 1
+        return True
+
+
+class HideNewInstances:
+    """EC2 shows an instance some time after its launch."""
+
+    name, weight = "EC2 reads stale", 3
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        world.ec2.lag_seconds = rng.choice((2.0, 10.0, 40.0))
+        world.later(rng.randint(30, 200), lambda: setattr(world.ec2, "lag_seconds", 0.0))
+        world.struck[self.name] += 1
+        return True
+
+
+class StopForwarder:
+    name, weight = "forwarder gone", 2
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        world.forwarder_runs = False
+        world.later(rng.randint(20, 200), lambda: setattr(world, "forwarder_runs", True))
+        world.struck[self.name] += 1
+        return True
+
+
+FAULTS: Final = (
+    Kill(),
+    RefuseCall(),
+    LoseAnswer(),
+    SecondWorker(),
+    OutOfTime(),
+    LoseMessages(),
+    DoubleMessages(),
+    DelayMessages(),
+    ReorderMessages(),
+    LoseNotices(),
+    LoseTable(),
+    Outage("API server away", "cluster", Unavailable("no answer", code="Unreachable"), 3),
+    Outage("EC2 throttled", "ec2", Throttled("too many requests", code="RequestLimitExceeded"), 3),
+    Outage("table away", "state", Unavailable("no answer", code="InternalServerError"), 2),
+    Outage("bucket away", "blobs", Unavailable("no answer", code="InternalError"), 2),
+    Outage("queues away", "doorbells", Unavailable("no answer", code="InternalError"), 2),
+    HideNewInstances(),
+    StopForwarder(),
+)
+
+
+def _change_messages(
+    world: CampaignWorld, rng: Random, name: str, change: Callable[[DoorbellMessage], tuple[DoorbellMessage, ...]]
+) -> bool:
+    """Each message in the queues is chosen with a probability of its own strike."""
+    share = rng.choice((0.1, 0.5, 1.0))
+    after: list[DoorbellMessage] = []
+    changed = 0
+    for message in world.doorbells.messages:
+        chosen = rng.random() < share and changed < MOST_CHANGED
+        changed += chosen
+        after.extend(change(message) if chosen else (message,))
+    world.doorbells.messages = after
+    world.struck[name] += changed
+    return changed > 0
+
+
+def _delayed(message: DoorbellMessage, seconds: int) -> DoorbellMessage:
+    return msgspec.structs.replace(message, at=message.at + seconds * 1000)

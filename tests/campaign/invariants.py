@@ -1,0 +1,445 @@
+"""What must hold: at every call of a function, and when the campaign is at rest.
+
+An invariant sees every call (``before``, ``after``, ``refused``) and is asked after each step (``after_step``). At rest
+(``unsettled``) it says what is not as it should be yet, which may take until the campaign's bound.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.errors import InvalidRequest
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow
+from tests.campaign.calls import Call, Watcher
+from tests.campaign.world import CampaignWorld
+
+# A change of a budget or limit binds what is decided afterwards, and a decision is carried out within this time.
+CARRIED_OUT_MS: Final = 15 * 60 * 1000
+# A launch that was under way when the table was lost may be bought again (ARCHITECTURE.md) within this time.
+TABLE_LOSS_MS: Final = 15 * 60 * 1000
+# More than this for each object that messages can be about is a flood.
+MESSAGES_PER_OBJECT: Final = 40
+LIVE: Final = ("pending", "running")
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """An invariant that did not hold, and how."""
+
+    invariant: str
+    details: str
+
+
+class Invariant(Watcher):
+    """``checked``: how often it was looked at; ``violations``: what was found."""
+
+    name = ""
+
+    def __init__(self, world: CampaignWorld) -> None:
+        self.world = world
+        self.checked = 0
+        self.violations: list[Violation] = []
+
+    def after_step(self) -> None:
+        """After every step."""
+
+    def unsettled(self) -> Iterator[str]:
+        """At rest: what is not as it should be yet."""
+        yield from ()
+
+    def fail(self, details: str) -> None:
+        self.violations.append(Violation(self.name, details))
+
+    def now_ms(self) -> int:
+        return self.world.clock.milliseconds()
+
+    def is_table_lost(self) -> bool:
+        """Whether the table was lost lately."""
+        return self.world.table_lost_at > 0 and self.now_ms() - self.world.table_lost_at < TABLE_LOSS_MS
+
+
+class NothingBoughtTwice(Invariant):
+    """A launch has at most one running instance for each of its NodeClaims."""
+
+    name = "no instance is bought twice for a launch"
+
+    def after(self, call: Call, answer: Any) -> None:
+        if not call.is_to("ec2", "create_fleet"):
+            return
+        launch = _tag(call.args[0], labels.LAUNCH_TAG)
+        row = self.world.state.rows.get(f"launch#{launch}")
+        if not isinstance(row, LaunchRow) or self.is_table_lost():
+            return
+        self.checked += 1
+        running = [instance.id for instance in _live(self.world) if instance.tags.get(labels.LAUNCH_TAG) == launch]
+        if len(running) > len(row.claims):
+            self.fail(f"launch {launch} of {', '.join(row.claims)} has {len(running)} instances: {', '.join(running)}")
+
+
+class PodsPlannedOnce(Invariant):
+    """A pending pod is in the open nomination of one NodeClaim at most."""
+
+    name = "no pod is planned for two nodes at the same time"
+
+    def after(self, call: Call, answer: Any) -> None:
+        if not (call.is_to("state", "create") and isinstance(call.args[0], NominationRow)) or self.is_table_lost():
+            return
+        self.checked += 1
+        row = call.args[0]
+        claims = {claim.name: claim for claim in self.world.claims()}
+        for other in self.world.state.rows.values():
+            if not isinstance(other, NominationRow) or other.claim == row.claim or other.phase in FINAL_PHASES:
+                continue
+            claim = claims.get(other.claim)
+            if claim is None or is_going(self.world, claim) or other.due <= row.created:
+                continue
+            both = sorted(set(row.pods.items()) & set(other.pods.items()))
+            if both:
+                self.fail(f"{both[0][0]} is planned for {row.claim} and for {other.claim}")
+
+
+class NoLeak(Invariant):
+    """At rest every instance has one NodeClaim and one Node, and the other way round."""
+
+    name = "no instance without a NodeClaim and no NodeClaim without an instance"
+
+    def unsettled(self) -> Iterator[str]:
+        self.checked += 1
+        instances = {instance.id for instance in _live(self.world)}
+        claims = Counter(instance_id(claim.provider_id) for claim in self.world.claims() if claim.provider_id)
+        nodes = Counter(instance_id(node.provider_id) for node in self.world.cluster.all("nodes"))
+        for instance in sorted(instances | claims.keys() | nodes.keys()):
+            found = (int(instance in instances), claims[instance], nodes[instance])
+            if found != (1, 1, 1):
+                yield f"instance {instance}: {found[0]} running, {found[1]} NodeClaims, {found[2]} Nodes"
+
+
+class EveryClaimEnds(Invariant):
+    """At rest every NodeClaim is initialized, and neither NodeClaim nor Node is being deleted."""
+
+    name = "every NodeClaim becomes initialized or goes"
+
+    def unsettled(self) -> Iterator[str]:
+        self.checked += 1
+        for claim in self.world.claims():
+            if claim.metadata.deletion_timestamp is not None:
+                yield f"{claim.name} is being deleted since {claim.metadata.deletion_timestamp}"
+            elif not claim.is_condition_true("Initialized"):
+                yield f"{claim.name} is not initialized"
+        for node in self.world.cluster.all("nodes"):
+            if node.metadata.deletion_timestamp is not None:
+                yield f"node {node.name} is being deleted since {node.metadata.deletion_timestamp}"
+
+
+class NoPodWaits(Invariant):
+    """At rest every pod has a node."""
+
+    name = "no pod is without a node for long once faults stop"
+
+    def unsettled(self) -> Iterator[str]:
+        self.checked += 1
+        for pod in self.world.cluster.all("pods"):
+            if not pod.node_name:
+                yield f"{pod.key} has no node"
+
+
+class NodesAreOpen(Invariant):
+    """At rest no node is closed to pods by a taint of ours that nobody needs any more."""
+
+    name = "no node stays tainted without a reason"
+
+    def unsettled(self) -> Iterator[str]:
+        self.checked += 1
+        for node in self.world.cluster.all("nodes"):
+            left = [
+                taint.key for taint in node.taints if taint.key in (labels.DISRUPTED, labels.HELD, labels.UNREGISTERED)
+            ]
+            if left:
+                yield f"{node.name} has the taints {', '.join(left)}"
+
+
+class NoEmptyNode(Invariant):
+    """At rest nodes without pods are removed, as their budgets allow it."""
+
+    name = "no empty node stays"
+
+    def unsettled(self) -> Iterator[str]:
+        self.checked += 1
+        used = {pod.node_name for pod in self.world.cluster.all("pods")}
+        for node in self.world.cluster.all("nodes"):
+            if node.name not in used:
+                yield f"{node.name} has no pods"
+
+
+class RowsEnd(Invariant):
+    """At rest no launch, command or notice is open, and nothing that is history waits for a time."""
+
+    name = "every row ends"
+
+    def unsettled(self) -> Iterator[str]:
+        self.checked += 1
+        for key, row in sorted(self.world.state.rows.items()):
+            if row.phase not in FINAL_PHASES and not isinstance(row, NominationRow):
+                yield f"{key} is in phase {row.phase}"
+        if self.world.state.cluster_row.pending_decisions:
+            yield f"{len(self.world.state.cluster_row.pending_decisions)} decisions were not acted on"
+
+
+class RowsAndMessagesBounded(Invariant):
+    """The table refuses no row for its size, and messages do not multiply."""
+
+    name = "rows and messages stay within their limits"
+
+    def __init__(self, world: CampaignWorld) -> None:
+        super().__init__(world)
+        self.largest_row_bytes = 0
+        self.most_messages = 0
+
+    def refused(self, call: Call, error: Exception) -> None:
+        if isinstance(error, InvalidRequest) and call.port in ("state", "doorbells"):
+            self.fail(f"{call.port}.{call.action}: {error}")
+
+    def after(self, call: Call, answer: Any) -> None:
+        if call.is_to("state", "create", "save"):
+            self.checked += 1
+            self.largest_row_bytes = max(self.largest_row_bytes, len(msgspec.json.encode(call.args[0])))
+
+    def after_step(self) -> None:
+        messages = len(self.world.doorbells.messages)
+        self.most_messages = max(self.most_messages, messages)
+        objects = 10 + len(self.world.claims()) + len(self.world.state.rows)
+        if messages > MESSAGES_PER_OBJECT * objects:
+            self.fail(f"{messages} messages wait for {objects} objects")
+
+
+class PodsAreAsked(Invariant):
+    """PodDisruptionBudgets: pods go by eviction, and no instance is terminated under pods that are not gone.
+
+    Otherwise only after the NodeClaim's terminationGracePeriod, or when the instance goes by itself.
+    """
+
+    name = "no PodDisruptionBudget is broken"
+
+    def before(self, call: Call) -> None:
+        if call.is_to("cluster", "delete") and call.args[0] == "pods":
+            self.checked += 1
+            pod = self.world.cluster.find("pods", call.args[1].key)
+            if pod is not None and not self._has_deadline(pod):
+                self.fail(f"{pod.key} is deleted, not evicted, and its node has no deadline")
+        if call.is_to("ec2", "terminate"):
+            self.checked += 1
+            for instance in call.args[0]:
+                self._check_termination(instance)
+
+    def _check_termination(self, instance: str) -> None:
+        states = {machine.id: machine.state for machine in self.world.ec2.all_instances()}
+        for node in self.world.cluster.all("nodes"):
+            if instance_id(node.provider_id) != instance or not node.is_ready or states.get(instance) not in LIVE:
+                continue
+            claim = _claim_of(self.world, node)
+            if claim is not None and _is_past_deadline(claim, self.now_ms()):
+                continue
+            for pod in self.world.cluster.all("pods"):
+                if pod.node_name == node.name and not pod.is_terminal:
+                    self.fail(f"{instance} is terminated under {pod.key}")
+
+    def _has_deadline(self, pod: Pod) -> bool:
+        node = self.world.cluster.find("nodes", pod.node_name)
+        claim = None if node is None else _claim_of(self.world, node)
+        return claim is not None and labels.TERMINATION_TIMESTAMP in claim.metadata.annotations
+
+
+class BudgetsKept(Invariant):
+    """Emptiness takes nodes without pods only, and no more at the same time than the NodePool's budgets allow."""
+
+    name = "no NodePool budget is broken"
+
+    def __init__(self, world: CampaignWorld) -> None:
+        super().__init__(world)
+        self._allowed: dict[str, deque[tuple[int, int]]] = {}
+        self._going: dict[str, str] = {}
+
+    def after_step(self) -> None:
+        for pool in self.world.cluster.all("nodepools"):
+            allowed = min(
+                (int(budget.nodes) if budget.nodes.isdigit() else 1 for budget in pool.budgets), default=2**31
+            )
+            _remember(self._allowed.setdefault(pool.name, deque()), allowed, self.now_ms())
+
+    def before(self, call: Call) -> None:
+        if not (call.is_to("cluster", "delete") and call.args[0] == "nodeclaims"):
+            return
+        claim = self.world.cluster.find("nodeclaims", call.args[1].key)
+        if (
+            claim is None
+            or claim.metadata.deletion_timestamp is not None
+            or not is_disrupted_by_choice(self.world, claim)
+        ):
+            return
+        self.checked += 1
+        self._check_pods(claim)
+        present = {nodeclaim.metadata.uid: nodeclaim for nodeclaim in self.world.claims()}
+        self._going = {
+            uid: pool
+            for uid, pool in self._going.items()
+            if uid in present and not present[uid].is_condition_true("InstanceTerminating")
+        }
+        self._going[claim.metadata.uid] = claim.nodepool
+        going = list(self._going.values()).count(claim.nodepool)
+        allowed = max((value for _, value in self._allowed.get(claim.nodepool, ())), default=1)
+        if going > allowed:
+            self.fail(
+                f"{claim.name}: {going} nodes of NodePool {claim.nodepool} go at once, its budgets allow {allowed}"
+            )
+
+    def _check_pods(self, claim: NodeClaim) -> None:
+        for pod in self.world.cluster.all("pods"):
+            if pod.node_name == claim.node_name and pod.is_active and pod.node_name:
+                self.fail(f"{claim.name} is disrupted as empty and runs {pod.key}")
+
+
+class LimitsKept(Invariant):
+    """The nodes of a NodePool have no more cpu than its limits allow; as in Karpenter, without those that go."""
+
+    name = "no NodePool limit is exceeded"
+
+    def __init__(self, world: CampaignWorld) -> None:
+        super().__init__(world)
+        self._limits: dict[str, deque[tuple[int, int]]] = {}
+
+    def after_step(self) -> None:
+        for pool in self.world.cluster.all("nodepools"):
+            _remember(self._limits.setdefault(pool.name, deque()), pool.limits.get("cpu", 2**63), self.now_ms())
+
+    def after(self, call: Call, answer: Any) -> None:
+        if not call.is_to("ec2", "create_fleet") or self.is_table_lost():
+            return
+        self.checked += 1
+        pool = _tag(call.args[0], labels.NODEPOOL)
+        going = {instance_id(claim.provider_id) for claim in self.world.claims() if is_going(self.world, claim)}
+        used = sum(
+            _cpu(self.world, instance)
+            for instance in _live(self.world)
+            if instance.tags[labels.NODEPOOL] == pool and instance.id not in going
+        )
+        limit = max((value for _, value in self._limits.get(pool, ())), default=2**63)
+        if used > limit:
+            self.fail(f"NodePool {pool} has {used}m cpu, its limit is {limit}m")
+
+
+class NothingTakenInOutages(Invariant):
+    """While the API server, the table or EC2 does not answer, no instance ends and no node goes by choice."""
+
+    name = "nothing is removed while something does not answer"
+
+    def before(self, call: Call) -> None:
+        outages = " and ".join(sorted(self.world.outages.keys() & {"cluster", "state", "ec2"}))
+        if not outages:
+            return
+        self.checked += 1
+        if call.is_to("ec2", "terminate") and outages != "ec2":
+            self.fail(f"terminate of {', '.join(call.args[0])} while {outages} does not answer")
+        if call.is_to("cluster", "delete") and call.args[0] == "nodes" and outages != "cluster":
+            self.fail(f"deletion of node {call.args[1].key} while {outages} does not answer")
+        if call.is_to("cluster", "delete") and call.args[0] == "nodeclaims" and outages == "state":
+            claim = self.world.cluster.find("nodeclaims", call.args[1].key)
+            if claim is not None and is_disrupted_by_choice(self.world, claim):
+                self.fail(f"deletion of {call.args[1].key} while {outages} does not answer")
+
+
+class UidsStated(Invariant):
+    """Nothing is deleted or evicted by its name alone."""
+
+    name = "what is deleted or evicted is named by its uid"
+
+    def before(self, call: Call) -> None:
+        if call.is_to("cluster", "delete", "evict"):
+            self.checked += 1
+            target = call.args[0].metadata if call.action == "evict" else call.args[1]
+            if not target.uid:
+                self.fail(f"{call.action} of {target.key} without a uid")
+
+
+class ErrorsAreAnswers(Invariant):
+    """An invocation ends with an error of an API or with none."""
+
+    name = "no function ends with an error of its own"
+
+    def after_step(self) -> None:
+        self.checked += 1
+        for error in self.world.errors:
+            self.fail(f"{type(error).__name__}: {error}")
+        self.world.errors.clear()
+
+
+INVARIANTS: Final[tuple[type[Invariant], ...]] = (
+    NothingBoughtTwice, PodsPlannedOnce, NoLeak, EveryClaimEnds, NoPodWaits, NodesAreOpen, NoEmptyNode, RowsEnd,
+    RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated, ErrorsAreAnswers,
+)  # fmt: skip
+
+
+def is_going(world: CampaignWorld, claim: NodeClaim) -> bool:
+    """Whether the claim is being deleted, or EC2 takes its instance back."""
+    return claim.metadata.deletion_timestamp is not None or (
+        f"notice#{instance_id(claim.provider_id)}" in world.state.rows
+    )
+
+
+def is_disrupted_by_choice(world: CampaignWorld, claim: NodeClaim) -> bool:
+    """Whether a command takes the claim's node because it is empty."""
+    return any(
+        isinstance(row, CommandRow)
+        and row.phase == "waiting"
+        and row.reason == "Empty"
+        and claim.name in row.candidates
+        for row in world.state.rows.values()
+    )
+
+
+def _live(world: CampaignWorld) -> tuple[Instance, ...]:
+    return world.ec2.live_instances()
+
+
+def _tag(request: Any, key: str) -> str:
+    """The tag of the instances that a CreateFleet request asks for."""
+    return next(
+        (
+            str(tag["Value"])
+            for specification in request["TagSpecifications"]
+            if specification["ResourceType"] == "instance"
+            for tag in specification["Tags"]
+            if tag["Key"] == key
+        ),
+        "",
+    )
+
+
+def _claim_of(world: CampaignWorld, node: Node) -> NodeClaim | None:
+    return next((claim for claim in world.claims() if claim.provider_id == node.provider_id), None)
+
+
+def _is_past_deadline(claim: NodeClaim, now_ms: int) -> bool:
+    stated = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP)
+    return stated is not None and datetime.fromisoformat(stated).timestamp() * 1000 <= now_ms
+
+
+def _cpu(world: CampaignWorld, instance: Instance) -> int:
+    types = {kind.name: kind for kinds in world.catalogs.catalog.by_nodeclass.values() for kind in kinds}
+    return types[instance.instance_type].capacity["cpu"]
+
+
+def _remember(values: deque[tuple[int, int]], value: int, now: int) -> None:
+    """Keep the newest value, older ones until CARRIED_OUT_MS after they were replaced. An entry: last seen, value."""
+    if values and values[-1][1] == value:
+        values[-1] = (now, value)
+    else:
+        values.append((now, value))
+    while values[0][0] < now - CARRIED_OUT_MS:
+        values.popleft()

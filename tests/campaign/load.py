@@ -1,0 +1,207 @@
+"""What users and EC2 do to a cluster during a campaign. Each function says whether there was anything to act on."""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.simulation import builders
+from tests.campaign.world import CampaignWorld
+
+APPS: Final = ("web", "api", "queue", "cache", "batch")
+CPU_MILLICORES: Final = (200, 400, 900, 1500, 3500)
+LARGEST_DEPLOYMENT: Final = 8
+# Names that Kubernetes still takes, so that rows and messages become as large as they can.
+LONGEST_NAME: Final = 200
+
+type Event = Callable[[CampaignWorld, Random], bool]
+
+
+# Users
+
+
+def scale_deployment(world: CampaignWorld, rng: Random) -> bool:
+    app = rng.choice(APPS)
+    template = builders.pod(
+        app, cpu_millicores=rng.choice(CPU_MILLICORES), labels={"app": app}, termination_grace_period_seconds=10
+    )
+    world.deploy(template, rng.randint(0, LARGEST_DEPLOYMENT))
+    return True
+
+
+def deploy_many(world: CampaignWorld, rng: Random) -> bool:
+    """A burst of small pods with the longest names, which are gone after some minutes."""
+    app = "x" * LONGEST_NAME
+    world.deploy(builders.pod(app, cpu_millicores=100, memory_bytes=builders.GIB // 16, labels={"app": "many"}), 40)
+    world.later(rng.randint(60, 300), lambda: world.deploy(builders.pod(app), 0))
+    return True
+
+
+def delete_pod(world: CampaignWorld, rng: Random) -> bool:
+    pods = world.running_pods()
+    if not pods:
+        return False
+    world.cluster.delete("pods", rng.choice(pods).metadata)
+    return True
+
+
+def recreate_named_pod(world: CampaignWorld, rng: Random) -> bool:
+    """A pod of a StatefulSet: another pod comes under its name."""
+    name = f"db-{rng.randint(0, 2)}"
+    world.cluster.remove("pods", f"default/{name}")
+    world.cluster.put("pods", builders.pod(name, cpu_millicores=700, labels={"app": "db"}))
+    return True
+
+
+def change_pod_disruption_budget(world: CampaignWorld, rng: Random) -> bool:
+    app = rng.choice(APPS)
+    size = (
+        {"min_available": rng.choice((0, 1, "50%"))} if rng.random() < 0.5 else {"max_unavailable": rng.choice((0, 1))}
+    )
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget(app, app, **size))
+    return True
+
+
+def change_budget(world: CampaignWorld, rng: Random) -> bool:
+    pool = rng.choice(world.cluster.all("nodepools"))
+    world.cluster.update("nodepools", pool.name, budgets=(Budget(rng.choice("0123")),))
+    return True
+
+
+def change_limit(world: CampaignWorld, rng: Random) -> bool:
+    if world.cluster.find("nodepools", "limited") is None:
+        return False
+    world.cluster.update("nodepools", "limited", limits={"cpu": rng.choice((4_000, 16_000, 24_000))})
+    return True
+
+
+def delete_nodeclaim(world: CampaignWorld, rng: Random) -> bool:
+    claims = world.claims()
+    if not claims:
+        return False
+    world.cluster.delete("nodeclaims", rng.choice(claims).metadata)
+    return True
+
+
+def delete_node(world: CampaignWorld, rng: Random) -> bool:
+    nodes = world.cluster.all("nodes")
+    if not nodes:
+        return False
+    world.cluster.delete_node(rng.choice(nodes))
+    return True
+
+
+def make_nodeclass_unready(world: CampaignWorld, rng: Random) -> bool:
+    unready = Condition("Ready", "False", "SubnetsNotFound", observed_generation=1)
+    world.cluster.update("ec2nodeclasses", "default", conditions=(unready,))
+    world.later(
+        rng.randint(10, 120), lambda: world.cluster.update("ec2nodeclasses", "default", conditions=(builders.READY,))
+    )
+    return True
+
+
+def remove_and_restore_nodepool(world: CampaignWorld, rng: Random) -> bool:
+    """A pool is deleted and applied again: its nodes stay, as nobody deletes them here."""
+    pool = world.cluster.find("nodepools", "limited")
+    if pool is None:
+        return False
+    world.cluster.remove("nodepools", "limited")
+    again = msgspec.structs.replace(pool, metadata=ObjectMeta("limited"))
+    world.later(rng.randint(5, 60), lambda: world.cluster.put("nodepools", again))
+    return True
+
+
+# EC2
+
+
+def _notify(world: CampaignWorld, rng: Random, detail_type: str, detail: Mapping[str, Any]) -> None:
+    at = world.clock.milliseconds() + rng.randint(0, 5) * 1000
+    world.notices.append((at, lambda: world.deliver_event(detail_type, detail)))
+
+
+def _an_instance(world: CampaignWorld, rng: Random) -> Instance | None:
+    instances = world.ec2.live_instances()
+    return rng.choice(instances) if instances else None
+
+
+def warn_of_interruption(world: CampaignWorld, rng: Random) -> bool:
+    instance = _an_instance(world, rng)
+    if instance is None:
+        return False
+    detail = {"instance-id": instance.id, "instance-action": "terminate"}
+    _notify(world, rng, "EC2 Spot Instance Interruption Warning", detail)
+    world.ec2.stop(instance.id, after_seconds=120)
+    return True
+
+
+def recommend_rebalance(world: CampaignWorld, rng: Random) -> bool:
+    instance = _an_instance(world, rng)
+    if instance is None:
+        return False
+    _notify(world, rng, "EC2 Instance Rebalance Recommendation", {"instance-id": instance.id})
+    return True
+
+
+def terminate_instance(world: CampaignWorld, rng: Random) -> bool:
+    """Somebody ends an instance; half the time nobody is told."""
+    instance = _an_instance(world, rng)
+    if instance is None:
+        return False
+    world.ec2.stop(instance.id, after_seconds=0)
+    if rng.random() < 0.5:
+        detail = {"instance-id": instance.id, "state": rng.choice(("shutting-down", "terminated"))}
+        _notify(world, rng, "EC2 Instance State-change Notification", detail)
+    return True
+
+
+def break_instance(world: CampaignWorld, rng: Random) -> bool:
+    """An instance whose kubelet stops, or never comes up."""
+    instance = _an_instance(world, rng)
+    if instance is None:
+        return False
+    world.kubelets.broken_instances.add(instance.id)
+    world.later(rng.randint(30, 900), lambda: world.kubelets.broken_instances.discard(instance.id))
+    return True
+
+
+def take_capacity(world: CampaignWorld, rng: Random) -> bool:
+    pool = (
+        rng.choice(("spot", "on-demand", "*")),
+        rng.choice(("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge", "*")),
+        rng.choice((*builders.ZONES, "*")),
+    )
+    world.ec2.capacity[pool] = rng.choice((0, 0, 1))
+    world.later(rng.randint(30, 600), lambda: world.ec2.capacity.pop(pool, None))
+    return True
+
+
+def boot_slowly(world: CampaignWorld, rng: Random) -> bool:
+    world.kubelets.boot_seconds = rng.choice((20.0, 60.0, 200.0))
+    world.later(300, lambda: setattr(world.kubelets, "boot_seconds", 20.0))
+    return True
+
+
+#: How often each happens, compared with the others.
+EVENTS: Final[Mapping[Event, int]] = {
+    scale_deployment: 20,
+    delete_pod: 6,
+    recreate_named_pod: 4,
+    change_pod_disruption_budget: 4,
+    delete_nodeclaim: 4,
+    warn_of_interruption: 6,
+    terminate_instance: 4,
+    take_capacity: 4,
+    delete_node: 2,
+    change_budget: 2,
+    change_limit: 2,
+    recommend_rebalance: 1,
+    break_instance: 2,
+    boot_slowly: 1,
+    make_nodeclass_unready: 1,
+    remove_and_restore_nodepool: 1,
+    deploy_many: 1,
+}

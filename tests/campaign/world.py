@@ -1,0 +1,192 @@
+"""The simulated cluster of a campaign: its functions are invoked one by one, each with the faults meant for it."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Final
+
+from spotwright.errors import ApiError
+from spotwright.model.snapshot import Settings
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Crash
+from spotwright.simulation.state import DoorbellMessage
+from spotwright.simulation.world import World
+from spotwright.workflows.ports.doorbells import Doorbell
+from tests.campaign.calls import CallFault, Calls, WatchedPorts
+
+# SQS hands at most so many messages to an invocation here, and hands those of a failed one out again after so long.
+BATCH: Final = 10
+VISIBILITY: Final = timedelta(seconds=180)
+CATALOG_KEY: Final = "catalogs/given"
+# Plans of this size need no search; what is tried here is not the planner.
+WORK_UNITS: Final = 500
+
+type Work = Callable[[], object]
+
+
+class CampaignWorld(World):
+    """``invocations``: how they ended, by function and end. ``notices``: EventBridge's messages for ``interrupt``.
+
+    ``struck``: how often each kind of fault took effect. ``errors``: what ended an invocation and is no answer of an
+    API. ``table_lost_at``: epoch milliseconds, 0 = never.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = Calls()
+        self.ports = WatchedPorts(self.ports, self.calls)
+        self.settings = Settings(work_units=WORK_UNITS)
+        self.invocations: Counter[tuple[str, str]] = Counter()
+        self.errors: list[Exception] = []
+        self.notices: list[tuple[int, Work]] = []
+        self.struck: Counter[str] = Counter()
+        self._armed: list[tuple[str, CallFault]] = []
+        self._next_seconds: tuple[str, float] | None = None
+        self.table_lost_at = 0
+        self._later: list[tuple[int, Work]] = []
+        self._set_up()
+
+    def _set_up(self) -> None:
+        self.cluster.put("ec2nodeclasses", builders.nodeclass())
+        self.cluster.put("nodepools", builders.nodepool(consolidate_after_seconds=30))
+        self.cluster.put(
+            "nodepools",
+            builders.nodepool(
+                "limited", weight=10, limits={"cpu": 16_000}, termination_grace_period_seconds=300,
+                consolidate_after_seconds=0,
+            ),
+        )  # fmt: skip
+
+    # Time
+
+    def pass_time(self, seconds: int) -> None:
+        """Machines, controllers and schedules go on; no function is invoked."""
+        for _ in range(seconds):
+            self.pass_second()
+            now = self.clock.milliseconds()
+            due = [work for at, work in self._later if at <= now]
+            self._later = [(at, work) for at, work in self._later if at > now]
+            for work in due:
+                work()
+            self.act_outside()
+
+    def later(self, seconds: int, work: Work) -> None:
+        """Do something after so many seconds, or when the campaign comes to rest."""
+        self._later.append((self.clock.milliseconds() + seconds * 1000, work))
+
+    def end_everything_that_lasts(self) -> None:
+        waiting, self._later = self._later, []
+        for _, work in waiting:
+            work()
+        self._armed.clear()
+        self._next_seconds = None
+
+    # Faults
+
+    def arm(self, name: str, fault: CallFault) -> None:
+        """The fault acts on a call of the invocations that follow, when its countdown ends."""
+        self._armed.append((name, fault))
+
+    def limit_next_invocation(self, name: str, *, seconds: float) -> None:
+        """The next invocation has so many seconds left from its beginning to its end."""
+        self._next_seconds = (name, seconds)
+
+    def bells_for_everything(self) -> list[Doorbell]:
+        """A doorbell for every object and every row that ``lifecycle`` may be woken for."""
+        name = self.cluster.name
+        rows = [tuple(key.split("#")) for key in self.state.rows]
+        return [
+            *(Doorbell(name, kind) for kind in ("decision", "nodepools")),
+            *(Doorbell(name, kind, key) for kind, key in rows),
+            *(Doorbell(name, "claim", claim.name) for claim in self.claims()),
+            *(Doorbell(name, "node", node.name) for node in self.cluster.all("nodes")),
+        ]
+
+    # Invocations
+
+    def ready(self) -> tuple[DoorbellMessage, ...]:
+        """Messages that can be received now, as they stand in their queues."""
+        now = self.clock.milliseconds()
+        return tuple(message for message in self.doorbells.messages if message.at <= now)
+
+    def has_work(self) -> bool:
+        now = self.clock.milliseconds()
+        return bool(self.ready()) or any(at <= now for at, _ in self.notices)
+
+    def invoke_next(self, rng: Random) -> None:
+        """Invoke a function whose queue holds messages with some of them, in any order."""
+        now = self.clock.milliseconds()
+        notices = [notice for notice in self.notices if notice[0] <= now]
+        queues = sorted({message.queue for message in self.ready()})
+        if notices and rng.random() < 1 / (len(queues) + 1):
+            notice = rng.choice(notices)
+            self.notices.remove(notice)
+            self._invoke_interrupt(notice[1])
+        elif queues:
+            queue = rng.choice(queues)
+            self.invoke_queue(queue, self._receive(queue, rng))
+
+    def _receive(self, queue: str, rng: Random) -> tuple[Doorbell, ...]:
+        """Standard queues keep no order."""
+        ready = [message for message in self.ready() if message.queue == queue]
+        taken = rng.sample(ready, min(BATCH, len(ready)))
+        for message in taken:
+            self.doorbells.messages.remove(message)
+        return tuple(message.doorbell for message in taken)
+
+    def invoke_queue(self, queue: str, bells: tuple[Doorbell, ...]) -> None:
+        if queue == "catalog":
+            self._read_catalog()
+            return
+        work = self.functions()[queue]
+        if not self._run(queue, lambda: work(bells)):
+            at = self.clock.milliseconds() + int(VISIBILITY.total_seconds() * 1000)
+            self.doorbells.messages.extend(DoorbellMessage(queue, bell, at) for bell in bells)
+
+    def _read_catalog(self) -> None:
+        """The function ``catalog``, as far as others need it: a lost table gets its key again."""
+        self.invocations["catalog", "done"] += 1
+        if not self.state.current_catalog_key and "state" not in self.outages:
+            self.state.set_catalog_key(CATALOG_KEY, self.clock.milliseconds())
+
+    def _invoke_interrupt(self, work: Work) -> None:
+        if not self._run("interrupt", work):
+            self.notices.append((self.clock.milliseconds() + int(VISIBILITY.total_seconds() * 1000), work))
+
+    def _run(self, function: str, work: Work) -> bool:
+        """Whether the invocation came to its end, so that its messages are deleted."""
+        armed, self._armed = self._armed, []
+        outer = self.calls.faults, self.seconds_left
+        self.calls.faults = tuple(fault for _, fault in armed)
+        self._begin_seconds()
+        try:
+            end = self._end_of(work)
+        finally:
+            self.calls.faults, self.seconds_left = outer
+        self.struck.update(name for name, fault in armed if fault.has_struck)
+        self._armed += [(name, fault) for name, fault in armed if not fault.has_struck]
+        self.invocations[function, end] += 1
+        return end == "done"
+
+    def _end_of(self, work: Work) -> str:
+        try:
+            work()
+        except Crash:
+            return "killed"
+        except ApiError:
+            return "failed"
+        except Exception as error:  # noqa: BLE001 whatever it is, it is a defect, and is reported
+            self.errors.append(error)
+            return "broken"
+        return "done"
+
+    def _begin_seconds(self) -> None:
+        """The time that is left goes by with each question for it."""
+        self.seconds_left = None
+        if self._next_seconds is not None:
+            name, seconds = self._next_seconds
+            self._next_seconds = None
+            self.struck[name] += 1
+            left = iter((seconds, seconds))
+            self.seconds_left = lambda: next(left, 0.0)
