@@ -5,13 +5,14 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.adapters.kubernetes.codecs.node import decode_node
+from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder, object_decoder
+from spotwright.adapters.kubernetes.codecs.listed_pods import pod_decoder
 from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim
 from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass
 from spotwright.adapters.kubernetes.codecs.nodeoverlay import decode_nodeoverlay
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool
 from spotwright.adapters.kubernetes.codecs.objects import decode_metadata
-from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
+from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_csi_node,
     decode_persistent_volume,
@@ -75,8 +76,7 @@ def from_json(
     decode: Callable[[Mapping[str, Any]], ClusterObject], kind: str = ""
 ) -> Callable[[msgspec.Raw], ClusterObject]:
     """A decoder of JSON. ``kind``: objects of a list do not say it, and sentences about them name it."""
-    named = {"kind": kind} if kind else {}
-    return lambda content: decode(msgspec.json.decode(content, type=dict[str, Any]) | named)
+    return object_decoder(decode, kind=kind).object
 
 
 def decode_manifest(content: msgspec.Raw) -> Manifest:
@@ -94,7 +94,7 @@ _APPS, _STORAGE = "/apis/apps/v1", "/apis/storage.k8s.io/v1"
 #: Pods come last: when they are known, so are the nodes that some of them run on.
 WATCHED_KINDS: Final = (
     WatchedKind("NodeClaim", "/apis/karpenter.sh/v1/nodeclaims", from_json(decode_nodeclaim, "NodeClaim")),
-    WatchedKind("Node", "/api/v1/nodes", from_json(decode_node)),
+    WatchedKind("Node", "/api/v1/nodes", node_decoder().object),
     WatchedKind("NodePool", "/apis/karpenter.sh/v1/nodepools", from_json(decode_nodepool, "NodePool")),
     WatchedKind(
         "EC2NodeClass", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses", from_json(decode_nodeclass, "EC2NodeClass")
@@ -110,7 +110,7 @@ WATCHED_KINDS: Final = (
         "NodeOverlay", "/apis/karpenter.sh/v1alpha1/nodeoverlays", from_json(decode_nodeoverlay), optional=True
     ),
     WatchedKind("CapacityBuffer", "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers", decode_manifest, optional=True),
-    WatchedKind("Pod", "/api/v1/pods", from_json(decode_pod)),
+    WatchedKind("Pod", "/api/v1/pods", pod_decoder().object),
 )
 
 #: Kinds that a CapacityBuffer may refer to; watched in its namespace while one does.
