@@ -10,6 +10,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
+from spotwright.log_metrics import count_log_lines
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
@@ -19,6 +20,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
 metrics = Metrics()
+counter = count_log_lines(logger, "spotwright.planning")
 
 
 @logger.inject_lambda_context
@@ -36,19 +38,22 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    results = disrupt(
-        cluster_clients.ports(cluster),
-        bells,
-        clock=lambda: datetime.now(UTC),
-        seconds_left=partial(sqs_batch.seconds_left, context),
-    )
+    metrics.add_dimension(name="cluster", value=cluster)
+    try:
+        results = disrupt(
+            cluster_clients.ports(cluster),
+            bells,
+            clock=lambda: datetime.now(UTC),
+            seconds_left=partial(sqs_batch.seconds_left, context),
+        )
+    finally:
+        counter.flush_into(metrics)
     for kind, result in results:
         _report(cluster, kind, result)
 
 
 def _report(cluster: str, kind: str, result: DisruptResult) -> None:
     log_line(logger, log_lines.EVALUATED_DISRUPTION, cluster=cluster, doorbell=kind, **msgspec.to_builtins(result))
-    metrics.add_dimension(name="cluster", value=cluster)
     add_metric(metrics, telemetry.NODES_PROPOSED, len(result.proposed))
     add_metric(metrics, telemetry.NODES_DISRUPTED, len(result.committed))
     add_metric(metrics, telemetry.DISRUPTION_HELD_BACK, 1 if result.obstacle else 0)

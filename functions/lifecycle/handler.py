@@ -15,7 +15,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
 metrics = Metrics()
-counter = count_log_lines(logger, "spotwright.lifecycle")
+counter = count_log_lines(logger, "spotwright.lifecycle", "spotwright.planning")
 
 
 @logger.inject_lambda_context

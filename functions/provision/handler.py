@@ -9,6 +9,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
+from spotwright.log_metrics import count_log_lines
 from spotwright.scheduling.explain.node_choice import explain_node
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
@@ -18,6 +19,7 @@ from spotwright.workflows.provision.workflow import provision, unserved_request
 
 logger = Logger()
 metrics = Metrics()
+counter = count_log_lines(logger, "spotwright.planning")
 
 
 @logger.inject_lambda_context
@@ -31,12 +33,16 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    result = provision(
-        cluster_clients.ports(cluster),
-        clock=lambda: datetime.now(UTC),
-        seconds_left=partial(sqs_batch.seconds_left, context),
-        unserved_request=unserved_request(bells),
-    )
+    metrics.add_dimension(name="cluster", value=cluster)
+    try:
+        result = provision(
+            cluster_clients.ports(cluster),
+            clock=lambda: datetime.now(UTC),
+            seconds_left=partial(sqs_batch.seconds_left, context),
+            unserved_request=unserved_request(bells),
+        )
+    finally:
+        counter.flush_into(metrics)
     if result.postponed_pods:
         log_line(logger, log_lines.POSTPONED_PODS, cluster=cluster, pods=result.postponed_pods)
     for decision in result.decisions:
@@ -50,7 +56,6 @@ def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell,
             nodes=[explain_node(node) for node in decision.plan.new_nodes],
         )
     for plan in result.plans[-1:]:
-        metrics.add_dimension(name="cluster", value=cluster)
         for seconds in result.pod_wait_seconds:
             add_metric(metrics, telemetry.EVENT_TO_DECISION_SECONDS, seconds)
         add_metric(metrics, telemetry.PODS_UNSCHEDULABLE, len(plan.unschedulable_pods))

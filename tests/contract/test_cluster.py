@@ -85,6 +85,11 @@ def test_a_claim_comes_back_as_it_was_promised(world: World) -> None:
     assert wanted.name in {nodeclaim.name for nodeclaim in world.port.nodeclaims()}
 
 
+def test_a_pod_is_read_by_name(world: World) -> None:
+    pod = world.pod()
+    assert world.port.pod("default", pod.metadata.name) == world.current_pod(pod.metadata.name)
+
+
 def test_a_claim_is_created_once(world: World) -> None:
     wanted = claim()
     world.port.create_nodeclaim(wanted)
@@ -96,6 +101,7 @@ def test_what_does_not_exist_is_none(world: World) -> None:
     assert world.port.nodeclaim("nobody") is None
     assert world.port.node("nobody") is None
     assert world.port.nodepool("nobody") is None
+    assert world.port.pod("default", "nobody") is None
     assert world.port.nodeclaims_of_instance("i-0000000000000beef") == ()
     assert world.port.volume_attachments("nobody") == ()
     assert world.port.attached_volume("nothing") is None

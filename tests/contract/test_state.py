@@ -163,6 +163,15 @@ def test_a_finished_row_is_history_that_can_still_be_read(state: StatePort) -> N
     assert state.launch("one") == done
 
 
+def test_finished_rows_are_read_with_the_open_ones_if_they_are_recent(state: StatePort) -> None:
+    for id, created, phase in (("old", 1_000_000, "done"), ("new", 9_000_000, "done"), ("open", 1, "claimed")):
+        state.create(launch(state, id, created=created, phase=phase))
+    assert [row.id for row in state.launches()] == ["open"]
+    assert [row.id for row in state.launches(created_after=5_000_000)] == ["new", "open"]
+    assert [row.id for row in state.launches(created_after=9_000_000)] == ["open"]
+    assert state.commands(created_after=0) == ()
+
+
 def test_rows_that_wait_are_found_by_their_time(state: StatePort) -> None:
     cluster = state.cluster().cluster
     state.create(launch(state, "early", due=1_000))

@@ -116,10 +116,25 @@ def test_a_metric_names_the_functions_that_write_it() -> None:
         for path in (ROOT / "functions").glob("*/handler.py")
         for name in re.findall(r"\btelemetry\.([A-Z_]+)", path.read_text())
     }
-    counted = {(metric.name, "lifecycle") for metric in metric_rows().values() if metric.counted}
+    counted = {
+        (metric.name, function)
+        for metric in metric_rows().values()
+        for line in metric.counted
+        for function in functions_that_count(line)
+    }
     failed = {(metric_rows()["WORK_FAILED"].name, function) for function in functions_with_batches()}
     declared = {(metric.name, function) for metric in metric_rows().values() for function in metric.functions}
     assert written | counted | failed == declared
+
+
+def functions_that_count(line: LogLine) -> Iterator[str]:
+    """Those whose handlers count the lines of the planners, if it is one of them, or else those of lifecycle."""
+    planners = (LIBRARY / "workflows" / "planning").glob("*.py")
+    names = {name for path in planners for name in re.findall(r"\blog_lines\.([A-Z_]+)", path.read_text())}
+    counted = "spotwright.planning" if line in {log_line_rows()[name] for name in names} else "spotwright.lifecycle"
+    for path in (ROOT / "functions").glob("*/handler.py"):
+        if f'"{counted}"' in path.read_text():
+            yield path.parent.name
 
 
 def functions_with_batches() -> Iterator[str]:

@@ -40,11 +40,13 @@ class LogMetrics(logging.Handler):
         self.durations.clear()
 
 
-def count_log_lines(logger: Logger, workflow: str) -> LogMetrics:
-    """Let the library's logger ``workflow`` write like the function's own, and count its lines. Once per process."""
-    workflow_logger, counter = logging.getLogger(workflow), LogMetrics()
-    workflow_logger.setLevel(logger.log_level)
-    # The runtime's own handler at the root would write each line a second time.
-    workflow_logger.propagate = False
-    workflow_logger.handlers = [*logger.handlers, counter]
+def count_log_lines(logger: Logger, *workflows: str) -> LogMetrics:
+    """Let the library's loggers ``workflows`` write as the function's own, and count their lines. Once per process."""
+    counter = LogMetrics()
+    for workflow in workflows:
+        workflow_logger = logging.getLogger(workflow)
+        workflow_logger.setLevel(logger.log_level)
+        # The runtime's own handler at the root would write each line a second time.
+        workflow_logger.propagate = False
+        workflow_logger.handlers = [*logger.handlers, counter]
     return counter

@@ -19,6 +19,7 @@ from spotwright.adapters.aws.eks.cluster_facts import describe_cluster
 from spotwright.adapters.aws.eks.token import RENEW_AFTER_SECONDS, kubernetes_token
 from spotwright.adapters.aws.s3.blobs import S3Blobs
 from spotwright.adapters.aws.s3.catalogs import Catalogs
+from spotwright.adapters.aws.shipped_cluster_state import ShippedClusterState
 from spotwright.adapters.aws.sqs import SqsDoorbells
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.transport import Transport
@@ -86,6 +87,11 @@ class ClusterClients:
     @cached_property
     def blobs(self) -> S3Blobs:
         return S3Blobs(clients.client("s3"), bucket=self._deployed.bucket, cluster=self._name)
+
+    @cached_property
+    def cluster_state(self) -> ShippedClusterState:
+        client = clients.client("dynamodb")
+        return ShippedClusterState(client, self.blobs, table=self._deployed.table, cluster=self._name)
 
     @cached_property
     def doorbells(self) -> SqsDoorbells:

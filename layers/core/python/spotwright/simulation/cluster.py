@@ -116,6 +116,10 @@ class FakeCluster:
             return tuple(pod for pod in pods if pod.node_name == node)
         return tuple(pod for pod in pods if not pending or (not pod.node_name and pod.phase == "Pending"))
 
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        self._effects.before_read("cluster", "pod")
+        return self._objects["pods"].get(f"{namespace}/{name}")
+
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
         self._effects.before_read("cluster", "nodes" if limit is None else "some_nodes")
         return self.all("nodes")[:limit]

@@ -143,15 +143,15 @@ class FakeState:
         row = self.rows.get(f"launch#{id}")
         return row if isinstance(row, LaunchRow) else None
 
-    def launches(self) -> tuple[LaunchRow, ...]:
-        return tuple(row for row in self._open() if isinstance(row, LaunchRow))
+    def launches(self, *, created_after: int | None = None) -> tuple[LaunchRow, ...]:
+        return tuple(row for row in self._open(created_after) if isinstance(row, LaunchRow))
 
     def command(self, id: str) -> CommandRow | None:
         row = self.rows.get(f"command#{id}")
         return row if isinstance(row, CommandRow) else None
 
-    def commands(self) -> tuple[CommandRow, ...]:
-        return tuple(row for row in self._open() if isinstance(row, CommandRow))
+    def commands(self, *, created_after: int | None = None) -> tuple[CommandRow, ...]:
+        return tuple(row for row in self._open(created_after) if isinstance(row, CommandRow))
 
     def notice(self, instance_id: str) -> NoticeRow | None:
         row = self.rows.get(f"notice#{instance_id}")
@@ -232,8 +232,13 @@ class FakeState:
     def end_region_read(self) -> None:
         self.region_read_began = 0
 
-    def _open(self) -> tuple[Row, ...]:
-        return tuple(self.rows[key] for key in sorted(self.rows) if self.rows[key].phase not in FINAL_PHASES)
+    def _open(self, created_after: int | None = None) -> tuple[Row, ...]:
+        rows = (self.rows[key] for key in sorted(self.rows))
+        return tuple(
+            row
+            for row in rows
+            if row.phase not in FINAL_PHASES or (created_after is not None and row.created > created_after)
+        )
 
 
 def _check_size(key: str, row: Row) -> None:

@@ -15,6 +15,7 @@ from spotwright.model.snapshot import Settings
 from spotwright.simulation import builders
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
+from spotwright.simulation.cluster_state import FakeClusterState
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.kubelets import Kubelets, replacement_pod
@@ -46,6 +47,7 @@ class World:
         self.clock = Clock()
         self.effects = Effects(self.clock)
         self.cluster = FakeCluster(cluster, self.clock, self.effects)
+        self.cluster_state = FakeClusterState(self.cluster, self.clock, self.effects)
         self.ec2 = FakeEc2(cluster, self.clock, self.effects)
         self.state = FakeState(cluster, self.effects)
         self.blobs = FakeBlobs(cluster, self.effects)
@@ -143,6 +145,7 @@ class World:
         """What machines, controllers, the forwarder and schedules do at this moment; no function is invoked."""
         self.kubelets.reconcile()
         self._controllers()
+        self.cluster_state.take()
         self._forward()
         self._schedules()
 

@@ -53,6 +53,17 @@ POSTPONED_PODS: Final = LogLine(
     remedy="Nothing; if it is frequent, lower WORK_UNITS or give the function more memory.",
 )
 
+READ_CLUSTER_STATE: Final = LogLine(
+    _INFO, "read cluster state", ("cluster", "epoch", "sequence", "seconds"),
+    when="A planner read the cluster state that the forwarder shipped, `seconds` after it was taken.",
+)
+LISTED_CLUSTER: Final = LogLine(
+    _INFO, "listed cluster", ("cluster", "reason", "details"),
+    when="A planner listed the cluster for itself: there is no cluster state that it may use; `reason` is Absent,"
+    " NotFresh, OutOfContact, Behind, ShowsLess, NoAnswer, or what is wrong with the state.",
+    remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
+)
+
 # lifecycle: launching
 
 CREATED_NODECLAIM: Final = LogLine(

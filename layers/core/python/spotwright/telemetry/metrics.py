@@ -179,6 +179,16 @@ DECISIONS_SET_ASIDE: Final = Metric(
         " planned again, and later decisions go on.",
     ),
 )
+CLUSTER_LISTS: Final = Metric(
+    "ClusterLists", _COUNT, ("disrupt", "lifecycle", "provision"),
+    "Times that a planner listed the cluster for itself, because it had no cluster state to use.",
+    counted=(lines.LISTED_CLUSTER,),
+)
+CLUSTER_STATE_AGE_SECONDS: Final = Metric(
+    "ClusterStateAgeSeconds", _SECONDS, ("disrupt", "lifecycle", "provision"),
+    "From the time a cluster state was taken to the plan that reads it.",
+    counted=(lines.READ_CLUSTER_STATE,), counted_field="seconds",
+)
 CALLS_THROTTLED: Final = Metric(
     "CallsThrottled", _COUNT, ("lifecycle",), "Calls that EC2 throttled.",
     counted=(lines.CALL_THROTTLED,),

@@ -19,7 +19,7 @@ from spotwright.adapters.kubernetes.codecs.objects import (
     decode_taints,
     encode_taint,
 )
-from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod_disruption_budget
+from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
     attachment_names,
     decode_csi_node,
@@ -76,6 +76,10 @@ class KubernetesCluster:
         selector = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
         query = {"fieldSelector": selector} if selector else {}
         return tuple(self._api.items("/api/v1/pods", pod_decoder(), query))
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        document = self._get(_object_path("/api/v1/pods", ObjectMeta(name, namespace)))
+        return None if document is None else decode_pod(document)
 
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
         return tuple(islice(self._api.items(_PATHS["nodes"], node_decoder()), limit))

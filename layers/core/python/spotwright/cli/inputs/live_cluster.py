@@ -18,7 +18,7 @@ from spotwright.decisions.decision import decode_decision
 from spotwright.errors import ApiError, NotFound
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Settings, Snapshot
-from spotwright.workflows.planning.snapshot import gather, read_cluster
+from spotwright.workflows.planning.snapshot import gather_live, read_cluster
 from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.rows import ClusterRow
 from spotwright.workflows.ports.state import BlobPort, StatePort
@@ -116,7 +116,7 @@ def _snapshot_of_deployment(
     blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
     row = state.cluster()
     settings = deployed_settings(row, blobs, settings, keeps_gates=not options.feature_gates)
-    snapshot = gather(_Ports(cluster, state, blobs, settings), row, now=now)
+    snapshot = gather_live(_Ports(cluster, state, blobs, settings), row, now=now)
     key = snapshot.catalog_key
     if not key:
         return LiveCluster(snapshot)

@@ -1,6 +1,7 @@
 """Disruption: propose, validate after fifteen seconds, commit. Lifecycle carries out what was committed.
 
-Everything is read from the API server, for the proposal and again before the commit, so that no forwarder is needed.
+A proposal may come of the cluster state that the forwarder ships. Before the commit everything is read from the API
+server: a state alone disrupts nothing, and no forwarder is needed.
 While an API does not answer, a launch is under way, there is no catalog, the breaker is open or the cluster is paused,
 nothing is proposed, and no proposal is committed.
 """
@@ -20,6 +21,7 @@ from spotwright.workflows.disrupt.inputs import (
     gather_and_plan,
     locked_claims,
 )
+from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -36,7 +38,7 @@ EVENTS_AT_ONCE: Final = 100
 def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
     """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim."""
     _abort_stale(ports, now)
-    snapshot, plan, obstacle = gather_and_plan(ports, now, seconds_left)
+    snapshot, plan, obstacle = gather_and_plan(ports, gather, now, seconds_left)
     _ring_stale_claims(ports, snapshot)
     current_breaker = ports.state.breaker()
     if breaker.is_open(current_breaker, epoch_ms(now)):

@@ -1,7 +1,7 @@
 """What a proposal and its validation both read: snapshot, plan, locked claims, and why nothing may be disrupted."""
 
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -13,10 +13,9 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import time_budget
-from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
-from spotwright.workflows.ports.rows import CommandRow
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow
 
 # Karpenter's validation delay: a node must still be empty after it.
 VALIDATION_SECONDS: Final = 15
@@ -32,8 +31,16 @@ class DisruptResult(msgspec.Struct, frozen=True):
     emptiness: Emptiness = Emptiness()
 
 
-def gather_and_plan(ports: ProvisionPorts, now: datetime, seconds_left: SecondsLeft) -> tuple[Snapshot, Plan, str]:
-    """Everything read from the API server, where pending pods would go, and why nothing may be disrupted."""
+class Gather(Protocol):
+    """``gather`` or ``gather_live`` of planning."""
+
+    def __call__(self, ports: ProvisionPorts, row: ClusterRow, /, *, now: datetime) -> Snapshot: ...
+
+
+def gather_and_plan(
+    ports: ProvisionPorts, gather: Gather, now: datetime, seconds_left: SecondsLeft
+) -> tuple[Snapshot, Plan, str]:
+    """What ``gather`` reads, where pending pods would go, and why nothing may be disrupted."""
     state = ports.state.cluster()
     snapshot = gather(ports, state, now=now)
     if state.paused:

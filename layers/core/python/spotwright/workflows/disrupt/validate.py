@@ -1,4 +1,4 @@
-"""Validating a proposal after fifteen seconds against a new snapshot, and committing what is left of it."""
+"""Validating a proposal after fifteen seconds against the API server, and committing what is left of it."""
 
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from spotwright.workflows.disrupt.inputs import (
     locked_claims,
 )
 from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -35,7 +36,7 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=-(-early // 1000))
         return DisruptResult()
     version = ports.state.cluster().version
-    snapshot, plan, obstacle = gather_and_plan(ports, now, seconds_left)
+    snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
     locked = locked_claims(ports, snapshot, but=proposal)
     empty_nodes = Emptiness() if obstacle else emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}

@@ -276,7 +276,8 @@ def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, 
         if not undecided:
             return
         gathered = interruption.mark_deleting(
-            gather(ports, before, now=now), {node.notice.instance_id for node in undecided}
+            gather(ports, before, now=now, nodes_read={node.claim.node_name for node in undecided} - {""}),
+            {node.notice.instance_id for node in undecided},
         )
         snapshot, _ = time_budget.fit(_with_launch_bounds(gathered, before), seconds_left)
         decision = commit_plan(

@@ -1,8 +1,10 @@
 """Gathering a snapshot: what the API server, the state table and committed decisions say of one cluster."""
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -10,6 +12,7 @@ from spotwright.aws.instance_types import offering_health
 from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.decisions.decision import SCALED_DOWN, Decision, decode_decision
 from spotwright.disruption import interruption
+from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.volumes import Storage
@@ -22,12 +25,17 @@ from spotwright.model.snapshot import (
     Snapshot,
 )
 from spotwright.scheduling.plan import NewNode, to_in_flight_nodeclaim
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.planning import nominated_pods
-from spotwright.workflows.ports.bundles import SnapshotPorts
+from spotwright.workflows.planning.cluster_state import NoClusterState, read_cluster_state
+from spotwright.workflows.planning.overlay import RECENT, BehindError, lay_over, to_snapshot
+from spotwright.workflows.ports.bundles import ListingPorts, SnapshotPorts
 from spotwright.workflows.ports.cluster import ClusterPort
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow
-from spotwright.workflows.ports.state import StatePort
+from spotwright.workflows.ports.rows import FINAL_PHASES, ClusterRow, CommandRow, LaunchRow
+
+log: Final = logging.getLogger("spotwright.planning")
 
 
 def disrupted_claims(
@@ -48,31 +56,74 @@ def disrupted_claims(
     return tuple(sorted(certain)), tuple(sorted(replaced))
 
 
-def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
-    """The planner's input, directly from the API server. ``row``: the cluster's, read just before.
+# Reads the API server's objects, given the launches and commands that are open or recent.
+type _Read = Callable[[tuple[LaunchRow, ...], tuple[CommandRow, ...]], Snapshot]
 
-    Decisions are read before launches, launches before claims and nodes before pods, so that what happens in between
+
+def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, nodes_read: Collection[str] = ()) -> Snapshot:
+    """The planner's input, of the cluster state if there is a fresh one, else as ``gather_live``.
+
+    ``row``: the cluster's, read just before. ``nodes_read``: nodes whose pods are read from the API server in any case.
+    Committed decisions that the state does not show are laid over it. Nothing is disrupted by it alone.
+    """
+
+    def read(launches: tuple[LaunchRow, ...], commands: tuple[CommandRow, ...]) -> Snapshot:
+        state = read_cluster_state(ports.cluster_state, now=now)
+        if isinstance(state, ClusterState):
+            snapshot = to_snapshot(state, ports.cluster, ports.settings, now)
+            try:
+                snapshot = lay_over(snapshot, state, ports.cluster, launches, commands, nodes_read)
+            except BehindError as behind:
+                state = NoClusterState(behind.code, str(behind))
+            else:
+                _log_state(ports.cluster.name, state, now)
+                return snapshot
+        log_line(log, log_lines.LISTED_CLUSTER, cluster=ports.cluster.name, reason=state.code, details=state.details)
+        return read_cluster(ports.cluster, ports.settings, now)
+
+    return _gather(ports, row, now, read)
+
+
+def gather_live(ports: ListingPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
+    """The planner's input, everything directly from the API server. ``row``: the cluster's, read just before."""
+    return _gather(ports, row, now, lambda _launches, _commands: read_cluster(ports.cluster, ports.settings, now))
+
+
+def _log_state(cluster: str, state: ClusterState, now: datetime) -> None:
+    log_line(
+        log, log_lines.READ_CLUSTER_STATE,
+        cluster=cluster, epoch=state.epoch, sequence=state.sequence, seconds=(now - state.taken).total_seconds(),
+    )  # fmt: skip
+
+
+def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) -> Snapshot:
+    """Decisions are read before launches, launches before claims and nodes before pods, so that what happens in between
     shows up twice (as a launch and as its claim) or as capacity, never as a pod without the node that was bought for
     it. Storage is read after the pods that may ask for it, and only where one does. What has no order is read
     meanwhile. Nodes with an interruption notice are shown as if they were being deleted, and the pods of nodes on their
     way out where an earlier decision has planned them.
     """
     state, settings, now_ms = ports.state, ports.settings, int(now.timestamp() * 1000)
-    with ThreadPoolExecutor(4) as meanwhile:
+    recent = now_ms - int(RECENT.total_seconds() * 1000)
+    with ThreadPoolExecutor(5) as meanwhile:
         health_read = meanwhile.submit(state.offering_health, now_ms)
         notices_read = meanwhile.submit(state.notices)
         catalog_key = meanwhile.submit(state.catalog_key)
         decisions = tuple(decode_decision(ports.blobs.get(key)) for key in row.pending_decisions)
         nominations_read = meanwhile.submit(nominated_pods.open_nominations, state, decisions, settings)
-        committed = tuple(_nodes_in_flight(state, decisions))
+        commands_read = meanwhile.submit(state.commands, created_after=recent)
+        launches = state.launches(created_after=recent)
+        committed = tuple(_nodes_in_flight(launches, decisions))
+        commands = commands_read.result()
         has_static_pools = STATIC_CAPACITY in settings.feature_gates
-        leaving, disrupting = disrupted_claims(decisions, state.commands()) if has_static_pools else ((), ())
+        open_commands = [command for command in commands if command.phase not in FINAL_PHASES]
+        leaving, disrupting = disrupted_claims(decisions, open_commands) if has_static_pools else ((), ())
         nominations = nominations_read.result()
-        snapshot = read_cluster(ports.cluster, settings, now)
+        snapshot = read(launches, commands)
     interrupted = {row.instance_id for row in notices_read.result() if row.kind in REPLACED_KINDS}
     snapshot = interruption.mark_deleting(snapshot, interrupted)
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
-    in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims)
+    in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims) + snapshot.in_flight
     nominations = tuple(
         row for row in nominations if row.claim not in claims or nominated_pods.is_for_claim(row, claims[row.claim])
     )
@@ -155,16 +206,17 @@ def _node_names(
     return {node.nodeclaim.name: node.nodeclaim.name for node in in_flight} | staying
 
 
-def _nodes_in_flight(state: StatePort, decisions: tuple[Decision, ...]) -> Iterator[InFlightNodeClaim]:
+def _nodes_in_flight(launches: tuple[LaunchRow, ...], decisions: tuple[Decision, ...]) -> Iterator[InFlightNodeClaim]:
     """Nodes of committed launches whose NodeClaims do not exist yet; a claim that existed once is not repeated.
 
     ``decisions``: those without rows yet. They are read before the rows, so that no launch is missed.
     """
     launch_ids = set()
-    for row in state.launches():
+    for row in launches:
         launch_ids.add(row.id)
-        node = msgspec.json.decode(row.node, type=NewNode)
-        yield from (to_in_flight_nodeclaim(node, name) for name in row.claims if name not in row.uids)
+        if row.phase not in FINAL_PHASES:
+            node = msgspec.json.decode(row.node, type=NewNode)
+            yield from (to_in_flight_nodeclaim(node, name) for name in row.claims if name not in row.uids)
     for decision in decisions:
         for launch in decision.launches:
             if launch.id not in launch_ids:

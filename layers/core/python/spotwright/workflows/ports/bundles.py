@@ -13,6 +13,7 @@ from spotwright.workflows.ports.catalog import (
     ZonalShiftPort,
 )
 from spotwright.workflows.ports.cluster import ClusterPort
+from spotwright.workflows.ports.cluster_state import ClusterStatePort
 from spotwright.workflows.ports.doorbells import DoorbellPort
 from spotwright.workflows.ports.ec2 import DryRunPort, Ec2Port, LaunchTemplatePort
 from spotwright.workflows.ports.state import BlobPort, InstanceCatalogPort, StatePort
@@ -72,6 +73,8 @@ class LifecyclePorts(Protocol):
     @property
     def cluster(self) -> ClusterPort: ...
     @property
+    def cluster_state(self) -> ClusterStatePort: ...
+    @property
     def ec2(self) -> Ec2Port: ...
     @property
     def state(self) -> StatePort: ...
@@ -96,8 +99,8 @@ class InterruptPorts(Protocol):
     def doorbells(self) -> DoorbellPort: ...
 
 
-class SnapshotPorts(Protocol):
-    """The ports of a snapshot."""
+class ListingPorts(Protocol):
+    """The ports of a snapshot that is read from the API server."""
 
     @property
     def cluster(self) -> ClusterPort: ...
@@ -107,6 +110,13 @@ class SnapshotPorts(Protocol):
     def blobs(self) -> BlobPort: ...
     @property
     def settings(self) -> Settings: ...
+
+
+class SnapshotPorts(ListingPorts, Protocol):
+    """The ports of a snapshot."""
+
+    @property
+    def cluster_state(self) -> ClusterStatePort: ...
 
 
 class ProvisionPorts(SnapshotPorts, Protocol):
@@ -123,6 +133,8 @@ class SweepPorts(Protocol):
 
     @property
     def cluster(self) -> ClusterPort: ...
+    @property
+    def cluster_state(self) -> ClusterStatePort: ...
     @property
     def ec2(self) -> Ec2Port: ...
     @property

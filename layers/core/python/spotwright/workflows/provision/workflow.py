@@ -17,7 +17,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.snapshot import gather
+from spotwright.workflows.planning.snapshot import gather, gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -146,6 +146,10 @@ def _plan_round(
     bounded = msgspec.structs.replace(gathered, launch_bounds=bounds)
     snapshot, rounds.postponed = time_budget.fit(bounded, seconds_left)
     plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+    if plan.excess_nodeclaims:
+        # A cluster state alone removes no node.
+        snapshot, rounds.postponed = time_budget.fit(gather_live(ports, row, now=now), seconds_left)
+        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
     if plan.excess_nodeclaims:
         _scale_down(ports, snapshot, row, plan)
         return False

@@ -14,6 +14,7 @@ from spotwright.adapters.aws.dynamodb.account_state import AccountState
 from spotwright.adapters.aws.dynamodb.catalog_pointer import CatalogPointer
 from spotwright.adapters.aws.dynamodb.cluster_row import ClusterItem
 from spotwright.adapters.aws.dynamodb.items import (
+    HISTORY_SECONDS,
     Item,
     decode_row,
     decode_timer_row,
@@ -26,7 +27,15 @@ from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.snapshot import LaunchedInMinute
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports.rows import (
+    FINAL_PHASES,
+    ClusterRow,
+    CommandRow,
+    LaunchRow,
+    NominationRow,
+    NoticeRow,
+    Row,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -77,14 +86,14 @@ class DynamoState:
     def launch(self, id: str) -> LaunchRow | None:
         return self._row(f"launch#{id}", LaunchRow)
 
-    def launches(self) -> tuple[LaunchRow, ...]:
-        return tuple(self._open("launch#", LaunchRow))
+    def launches(self, *, created_after: int | None = None) -> tuple[LaunchRow, ...]:
+        return tuple(self._open("launch#", LaunchRow, created_after))
 
     def command(self, id: str) -> CommandRow | None:
         return self._row(f"command#{id}", CommandRow)
 
-    def commands(self) -> tuple[CommandRow, ...]:
-        return tuple(self._open("command#", CommandRow))
+    def commands(self, *, created_after: int | None = None) -> tuple[CommandRow, ...]:
+        return tuple(self._open("command#", CommandRow, created_after))
 
     def notice(self, instance_id: str) -> NoticeRow | None:
         return self._row(f"notice#{instance_id}", NoticeRow)
@@ -153,15 +162,24 @@ class DynamoState:
         item = self._table.get(self._cluster, sort)
         return None if item is None else decode_row(item, kind)
 
-    def _open[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, prefix: str, kind: type[R]) -> Iterator[R]:
-        """Rows that are not finished, ordered by id."""
+    def _open[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](
+        self, prefix: str, kind: type[R], created_after: int | None = None
+    ) -> Iterator[R]:
+        """Rows that are not finished, or were created after a moment, ordered by id."""
+        values: Item = {":p": {"S": self._cluster}, ":s": {"S": prefix}}
+        condition = "attribute_not_exists(expires)"
+        if created_after is not None:
+            # Of a finished row, ``expires`` says in seconds when it was created.
+            condition += " OR expires >= :e"
+            values[":e"] = {"N": str(created_after // 1000 + HISTORY_SECONDS)}
         items = self._table.query(
             ConsistentRead=True,
             KeyConditionExpression="pk = :p AND begins_with(sk, :s)",
-            FilterExpression="attribute_not_exists(expires)",
-            ExpressionAttributeValues={":p": {"S": self._cluster}, ":s": {"S": prefix}},
+            FilterExpression=condition,
+            ExpressionAttributeValues=values,
         )
-        return (decode_row(item, kind) for item in items)
+        rows = (decode_row(item, kind) for item in items)
+        return (row for row in rows if row.phase not in FINAL_PHASES or row.created > (created_after or 0))
 
     def _put(self, row: Row, condition: str, values: Item) -> None:
         request = {"ExpressionAttributeValues": values} if values else {}

@@ -1,0 +1,48 @@
+"""The cluster state that the forwarder ships: its head in the table, its bodies in the bucket (ClusterStatePort)."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from spotwright.adapters.aws.dynamodb.items import number_attribute, text_attribute
+from spotwright.adapters.aws.dynamodb.table import Table
+from spotwright.adapters.aws.s3.blobs import S3Blobs
+from spotwright.adapters.cluster_state.bodies import decode
+from spotwright.adapters.cluster_state.head import decode_head
+from spotwright.model.cluster_state import ClusterState, ClusterStateHead
+from spotwright.workflows.ports.cluster_state import ShippedHead
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.client import DynamoDBClient
+
+
+class ShippedClusterState:
+    """See ClusterStatePort. The state that was read last stays decoded, as long as its bodies are the newest."""
+
+    def __init__(self, client: "DynamoDBClient", blobs: S3Blobs, *, table: str, cluster: str) -> None:
+        self._table, self._blobs, self._cluster = Table(client, table), blobs, cluster
+        self._last: tuple[tuple[str, str], ClusterState] | None = None
+
+    def head(self, *, now: datetime) -> ShippedHead | None:
+        rows = self._table.get_rows(f"forwarder#{self._cluster}", "state", "heartbeat")
+        if "state" not in rows:
+            return None
+        head = decode_head(text_attribute(rows["state"], "body"), cluster=self._cluster, now=now)
+        heartbeat = rows.get("heartbeat", {})
+        named = (number_attribute(heartbeat, "epoch"), number_attribute(heartbeat, "sequence"))
+        if named != (head.epoch, head.sequence):
+            return ShippedHead(head, head.taken)
+        beat = datetime.fromtimestamp(number_attribute(heartbeat, "at") / 1000, UTC)
+        return ShippedHead(head, max(head.taken, beat))
+
+    def load(self, head: ClusterStateHead) -> ClusterState:
+        bodies = (head.full, head.changes)
+        if self._last is None or self._last[0] != bodies:
+            # The last state is freed before the next is decoded: there is no room for two.
+            self._last = None
+            full = self._blobs.get(head.full)
+            self._last = bodies, decode(head, full, self._blobs.get(head.changes) if head.changes else b"")
+        return msgspec.structs.replace(
+            self._last[1], epoch=head.epoch, sequence=head.sequence, taken=head.taken, kinds=head.kinds
+        )

@@ -1,0 +1,222 @@
+"""What is laid over a cluster state: what was committed since it was taken, and what a plan must not take on trust.
+
+A state is some seconds behind the cluster, without knowing how many, and whoever holds the forwarder's token may write
+another one. NodePools and EC2NodeClasses, which say what may be bought, are read from the API server, and so are pods
+that wait and claims that rows name and the state does not show. These are few. Where they are many, the state is too
+far behind, and the cluster is listed.
+"""
+
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption import interruption
+from spotwright.lifecycle import nodepool_status
+from spotwright.model import resources
+from spotwright.model.cluster_state import ClusterState
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.volumes import Storage
+from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, InFlightNodeClaim, Settings, Snapshot
+from spotwright.scheduling.plan import NewNode, to_in_flight_nodeclaim
+from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.ports.cluster import ClusterPort
+from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, epoch_ms
+
+# Rows that were created in this time may have made something that a state does not show: longer than a launch takes.
+RECENT: Final = timedelta(minutes=20)
+# Claims of a launch that ended in this time are taken from its row, where they are too many to be read.
+SETTLING: Final = timedelta(seconds=90)
+# Objects of a kind that are read one by one, at most.
+MAXIMUM_READS: Final = 50
+# If no more pods wait than this, all that wait are read; they are some KB each.
+MAXIMUM_WAITING: Final = 1000
+# Beyond that they are read unless the state had contact with their watch in this time.
+POD_CONTACT: Final = timedelta(seconds=5)
+
+
+class BehindError(Exception):
+    """The state differs too much from what rows and the API server say. ``code``: Behind or ShowsLess."""
+
+    def __init__(self, message: str, *, code: str = "Behind") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def to_snapshot(state: ClusterState, cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:
+    """The objects of a state, with the NodePools and classes of the API server."""
+    objects = state.objects
+    gates = settings.feature_gates
+    with ThreadPoolExecutor(1) as beside:
+        nodeclasses = beside.submit(cluster.nodeclasses)
+        nodepools = cluster.nodepools()
+    return Snapshot(
+        cluster=cluster.name,
+        now=now,
+        nodepools=nodepools,
+        nodeclasses=nodeclasses.result(),
+        nodeclaims=objects.nodeclaims,
+        nodes=objects.nodes,
+        daemonsets=objects.daemonsets,
+        pod_disruption_budgets=objects.pod_disruption_budgets,
+        pods=objects.pods,
+        namespaces=objects.namespaces,
+        storage=objects.storage,
+        nodeoverlays=objects.nodeoverlays if NODE_OVERLAY in gates else (),
+        capacity_buffers=objects.capacity_buffers if CAPACITY_BUFFER in gates else (),
+        settings=settings,
+    )
+
+
+def lay_over(
+    snapshot: Snapshot,
+    state: ClusterState,
+    cluster: ClusterPort,
+    launches: Iterable[LaunchRow],
+    commands: Iterable[CommandRow],
+    nodes_read: Collection[str],
+) -> Snapshot:
+    """The snapshot of a state as the cluster is by rows and by a few reads. Raises BehindError.
+
+    ``launches`` and ``commands``: open ones and RECENT ones. ``nodes_read``: nodes whose pods are read.
+    """
+    snapshot = _with_claims(snapshot, cluster, tuple(launches))
+    _check_usage(snapshot)
+    snapshot = _with_commands(snapshot, commands)
+    snapshot = _with_waiting_pods(snapshot, state.kinds["Pod"].contacted, cluster)
+    snapshot = _with_pods_of(snapshot, cluster, nodes_read)
+    return _with_storage(snapshot, cluster)
+
+
+def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[LaunchRow, ...]) -> Snapshot:
+    """With claims that launches created and that are not shown, without those that launches have given up."""
+    given_up = {(name, uid) for row in launches for name, uid in row.uids.items() if not _has_claim(row, name)}
+    claims = tuple(
+        claim for claim in snapshot.nodeclaims if claim.provider_id or (claim.name, claim.metadata.uid) not in given_up
+    )
+    shown = {(claim.name, claim.metadata.uid) for claim in claims}
+    missing = {
+        name: row
+        for row in launches
+        for name, uid in row.uids.items()
+        if (name, uid) not in shown and _has_claim(row, name)
+    }
+    if len(missing) <= MAXIMUM_READS:
+        found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(missing)) if claim is not None)
+        claims = _by_name((*claims, *(claim for claim in found if claim.metadata.uid == _uid(missing, claim))))
+        return msgspec.structs.replace(snapshot, nodeclaims=claims)
+    old = [name for name, row in missing.items() if not _is_settling(row, snapshot.now)]
+    if len(old) > MAXIMUM_READS:
+        raise BehindError(f"it does not show {len(old)} NodeClaims, {min(old)} among them, of launches that ended")
+    created = tuple(_in_flight(missing[name], name) for name in sorted(missing.keys() - set(old)))
+    found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(old)) if claim is not None)
+    return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)), in_flight=created)
+
+
+def _uid(missing: dict[str, LaunchRow], claim: NodeClaim) -> str:
+    return missing[claim.name].uids[claim.name]
+
+
+def _has_claim(row: LaunchRow, name: str) -> bool:
+    """Whether a claim that the launch created still has a use: it has an instance, or may get one."""
+    return row.phase not in FINAL_PHASES or name in row.instances
+
+
+def _is_settling(row: LaunchRow, now: datetime) -> bool:
+    """Whether the launch is open or ended a moment ago: a minute long it waits for surplus instances."""
+    is_new = epoch_ms(now) - row.created < SETTLING.total_seconds() * 1000
+    return row.phase not in FINAL_PHASES or bool(row.due) or is_new
+
+
+def _in_flight(row: LaunchRow, name: str) -> InFlightNodeClaim:
+    return to_in_flight_nodeclaim(msgspec.json.decode(row.node, type=NewNode), name)
+
+
+def _by_name(claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
+    """The last one of a name counts."""
+    named = {claim.name: claim for claim in claims}
+    return tuple(named[name] for name in sorted(named))
+
+
+def _check_usage(snapshot: Snapshot) -> None:
+    """A pool's limits hold for the nodes that its status counts, whatever the state shows. Raises BehindError."""
+    on_the_way = len(snapshot.in_flight)
+    for pool in snapshot.nodepools:
+        if not pool.limits:
+            continue
+        shown = nodepool_status.usage(pool, snapshot.nodeclaims, snapshot.nodes)[resources.NODES] + on_the_way
+        if shown < pool.node_count:
+            raise BehindError(
+                f"it shows {shown} nodes of NodePool {pool.name}, whose status counts {pool.node_count}",
+                code="ShowsLess",
+            )
+
+
+def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow]) -> Snapshot:
+    """With the claims of disruptions that began as if they were being deleted: their nodes take no pods."""
+    uids = {
+        (name, uid)
+        for row in commands
+        if row.phase in ("waiting", "done")
+        for name, uid in row.candidate_uids.items()
+        if name in row.candidates
+    }
+    going = (claim for claim in snapshot.nodeclaims if (claim.name, claim.metadata.uid) in uids)
+    instances = {instance_id(claim.provider_id) for claim in going} - {""}
+    return interruption.mark_deleting(snapshot, instances) if instances else snapshot
+
+
+def _with_waiting_pods(snapshot: Snapshot, contacted: datetime, cluster: ClusterPort) -> Snapshot:
+    """With the pods that wait now in place of those that waited; a pod that was bound since is on its node."""
+    waited = {pod.metadata.uid: pod for pod in snapshot.pods if not pod.node_name}
+    if len(waited) > MAXIMUM_WAITING and snapshot.now - contacted <= POD_CONTACT:
+        return snapshot
+    waiting = tuple(pod for pod in cluster.pods(pending=True) if not pod.is_terminal)
+    gone_on = [waited[uid] for uid in sorted(waited.keys() - {pod.metadata.uid for pod in waiting})]
+    if len(gone_on) > MAXIMUM_READS:
+        raise BehindError(f"{len(gone_on)} pods that wait in it, {gone_on[0].key} among them, wait no more")
+    read = in_parallel(lambda pod: cluster.pod(pod.metadata.namespace, pod.metadata.name), gone_on)
+    moved = (
+        pod
+        for pod, before in zip(read, gone_on, strict=True)
+        if pod is not None and pod.metadata.uid == before.metadata.uid and not pod.is_terminal
+    )
+    return _with_pods(snapshot, (pod for pod in snapshot.pods if pod.node_name), (*moved, *waiting))
+
+
+def _with_pods_of(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]) -> Snapshot:
+    """With the pods that run on these nodes now, and with the nodes where they are not shown."""
+    ordered = sorted(names)
+    shown = {node.name for node in snapshot.nodes}
+    joined = in_parallel(cluster.node, (name for name in ordered if name not in shown))
+    nodes = (*snapshot.nodes, *(node for node in joined if node is not None))
+    read = in_parallel(lambda name: cluster.pods(node=name), ordered)
+    running = (pod for pods in read for pod in pods if not pod.is_terminal)
+    kept = (pod for pod in snapshot.pods if pod.node_name not in names or not pod.node_name)
+    return _with_pods(msgspec.structs.replace(snapshot, nodes=nodes), kept, running)
+
+
+def _with_pods(snapshot: Snapshot, shown: Iterable[Pod], read: Iterable[Pod]) -> Snapshot:
+    """A pod that was read replaces that of its name."""
+    pods = {pod.key: pod for pod in shown} | {pod.key: pod for pod in read}
+    ordered = sorted(pods.values(), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    return msgspec.structs.replace(snapshot, pods=tuple(ordered))
+
+
+def _with_storage(snapshot: Snapshot, cluster: ClusterPort) -> Snapshot:
+    """With claims of waiting pods that are not shown; without storage if no pod asks for it."""
+    if not any(pod.volume_claim_names for pod in snapshot.pods):
+        return msgspec.structs.replace(snapshot, storage=Storage())
+    shown = {claim.metadata.key for claim in snapshot.storage.persistent_volume_claims}
+    asked = {
+        (pod.metadata.namespace, name) for pod in snapshot.pods if not pod.node_name for name in pod.volume_claim_names
+    }
+    missing = sorted((namespace, name) for namespace, name in asked if f"{namespace}/{name}" not in shown)
+    read = in_parallel(lambda key: cluster.persistent_volume_claim(*key), missing[:MAXIMUM_READS])
+    claims = (*snapshot.storage.persistent_volume_claims, *(claim for claim in read if claim is not None))
+    storage = msgspec.structs.replace(snapshot.storage, persistent_volume_claims=claims)
+    return msgspec.structs.replace(snapshot, storage=storage)

@@ -1,0 +1,238 @@
+"""Planners that read the cluster state: late, late without saying so, absent, or written by who stole the token."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.snapshot import STATIC_CAPACITY, Settings
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+# One fills a small node.
+POD = builders.pod("inflate", cpu_millicores=1800)
+
+
+def shipping(lag: float, *, stated: float | None = None) -> World:
+    """A world whose forwarder ships a state that is ``lag`` seconds behind, and says that it is ``stated`` old."""
+    world = fresh_world()
+    world.cluster_state.lag_seconds, world.cluster_state.stated_lag_seconds = lag, stated
+    return world
+
+
+def everybody_runs(world: World, pods: int) -> bool:
+    waiting = [pod for pod in world.cluster.all("pods") if not pod.node_name]
+    return not waiting and len(world.running_pods()) == pods
+
+
+def test_a_fresh_state_is_read_instead_of_lists() -> None:
+    world = shipping(1)
+    world.deploy(POD, 4)
+    assert world.run(120, until=lambda: everybody_runs(world, 4))
+    assert world.effects.reads["cluster_state", "load"] > 0
+    assert world.effects.reads["cluster", "pods"] == 0
+    assert len(world.claims()) == len(world.ec2.live_instances())
+
+
+@pytest.mark.parametrize("lag", [0, 1, 5, 15, 29, 31, 60])
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_burst_after_a_burst_buys_nothing_twice(lag: float, honest: bool) -> None:
+    """Pods come every few seconds while earlier ones are being seated; the state shows them late."""
+    world = shipping(lag, stated=None if honest else 0)
+    for pods in range(2, 11, 2):
+        world.deploy(POD, pods)
+        world.run(4)
+    assert world.run(240, until=lambda: everybody_runs(world, 10))
+    launched = len(world.ec2.all_instances())
+    assert launched == len(world.claims()) == 10
+
+
+@pytest.mark.parametrize("lag", [0, 5, 29, 60])
+@pytest.mark.parametrize("honest", [True, False])
+def test_interruptions_and_scale_downs_leave_nobody_waiting(lag: float, honest: bool) -> None:
+    world = shipping(lag, stated=None if honest else 0)
+    world.deploy(POD, 6)
+    assert world.run(240, until=lambda: everybody_runs(world, 6))
+    world.run(70)
+    for claim in world.claims()[:3]:
+        world.interrupt_spot(instance_id(claim.provider_id))
+    world.run(20)
+    world.deploy(POD, 8)
+    world.run(30)
+    world.deploy(POD, 4)
+    world.run(300)
+    assert everybody_runs(world, 4)
+    claims = world.claims()
+    assert len(claims) == len(world.ec2.live_instances())
+    assert len(world.ec2.all_instances()) <= 6 + 3 + 2
+
+
+@pytest.mark.parametrize("lag", [5, 29])
+def test_a_launch_without_capacity_is_planned_again(lag: float) -> None:
+    """The state still shows the claim that got no instance, and that was deleted."""
+    world = shipping(lag)
+    world.ec2.capacity[("spot", "*", "*")] = 0
+    world.deploy(POD, 1)
+    assert world.run(100, until=lambda: everybody_runs(world, 1))
+
+
+def test_pods_that_are_gone_buy_nothing() -> None:
+    """The state shows pods that wait; they were deleted since."""
+    world = shipping(1)
+    before = settled(world, 1)
+    world.cluster_state.lie = lambda objects: msgspec.structs.replace(
+        objects, pods=(*objects.pods, *invented(objects, pods=20).pods)
+    )
+    world.cluster.put("pods", builders.pod("nobody", cpu_millicores=10**6))
+    world.run(120)
+    assert world.claims() == before
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (lambda world: setattr(world.cluster_state, "lag_seconds", None), "Absent"),
+        (lambda world: setattr(world.cluster_state, "lag_seconds", 31), "NotFresh"),
+        (
+            lambda world: setattr(world.cluster_state, "error", ClusterStateError("schema 2", code="OtherSchema")),
+            "OtherSchema",
+        ),
+        (lambda world: world.effects.inject(Fault("cluster_state", "load", Unavailable("S3"), 100)), "NoAnswer"),
+        (lambda world: world.effects.inject(Fault("cluster_state", "head", Unavailable("DynamoDB"), 100)), "NoAnswer"),
+    ],
+)
+def test_without_a_state_that_can_be_used_the_cluster_is_listed(
+    broken: Callable[[World], None], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = shipping(1)
+    broken(world)
+    with caplog.at_level("INFO", logger="spotwright.planning"):
+        world.deploy(POD, 1)
+        assert world.run(120, until=lambda: everybody_runs(world, 1))
+    assert world.effects.reads["cluster", "pods"] > 0
+    reasons = {vars(record).get("reason") for record in caplog.records if record.message == "listed cluster"}
+    assert reasons == {reason}
+
+
+# A state by whoever holds the forwarder's token
+
+
+def without(kind: str) -> Callable[[ClusterObjects], ClusterObjects]:
+    return lambda objects: msgspec.structs.replace(objects, **{kind: ()})
+
+
+def nodes_are_empty(objects: ClusterObjects) -> ClusterObjects:
+    """Only pods that wait, and claims that have long been consolidatable."""
+    waiting = tuple(pod for pod in objects.pods if not pod.node_name)
+    return msgspec.structs.replace(objects, pods=waiting)
+
+
+def settled(world: World, pods: int) -> tuple[NodeClaim, ...]:
+    """The claims of a cluster in which nothing has happened for long."""
+    world.deploy(POD, pods)
+    assert world.run(240, until=lambda: everybody_runs(world, pods))
+    world.run(400)
+    return world.claims()
+
+
+@pytest.mark.parametrize(
+    "lie", [nodes_are_empty, without("pods"), without("nodeclaims"), without("nodes"), without("daemonsets")]
+)
+def test_no_state_deletes_or_evicts_what_exists(lie: Callable[[ClusterObjects], ClusterObjects]) -> None:
+    world = shipping(1)
+    before = settled(world, 3)
+    pods = {pod.metadata.uid for pod in world.running_pods()}
+    world.cluster_state.lie = lie
+    world.run(900)
+    assert {claim.metadata.uid for claim in before} <= {claim.metadata.uid for claim in world.claims()}
+    assert pods == {pod.metadata.uid for pod in world.running_pods()}
+    assert not world.effects.select("cluster", "evict")
+
+
+def test_no_pod_is_evicted_before_its_place_exists_though_the_state_hides_it() -> None:
+    world = shipping(1)
+    (claim,) = settled(world, 1)
+    world.cluster_state.lie = nodes_are_empty
+    world.interrupt_spot(instance_id(claim.provider_id))
+    began = len(world.effects.log)
+    assert world.run(300, until=lambda: everybody_runs(world, 1) and len(world.claims()) == 1)
+    actions = [effect.action for effect in world.effects.log[began:]]
+    assert actions.index("create_fleet") < actions.index("evict")
+
+
+def test_a_proposal_that_came_of_a_late_state_ends_at_the_api_server() -> None:
+    """A pod came to the node after the state was taken."""
+    world = shipping(25)
+    (claim,) = settled(world, 1)
+    world.deploy(POD, 0)
+    world.run(20)
+    world.deploy(POD, 1)
+    world.run(300)
+    assert everybody_runs(world, 1)
+    assert len(world.claims()) == 1
+    assert claim.name
+
+
+def test_a_lie_about_a_static_pool_removes_no_node() -> None:
+    """It shows more nodes than there are: the pool seems to have more than its replicas."""
+    world = fresh_world()
+    world.settings = msgspec.structs.replace(Settings(), feature_gates=frozenset({STATIC_CAPACITY}))
+    world.cluster.put("nodepools", msgspec.structs.replace(builders.nodepool("static"), replicas=2))
+    world.cluster_state.lag_seconds = 1
+    assert world.run(240, until=lambda: len([node for node in world.cluster.all("nodes") if node.is_ready]) == 2)
+    before = {claim.metadata.uid for claim in world.claims()}
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        more = [
+            msgspec.structs.replace(
+                claim, metadata=msgspec.structs.replace(claim.metadata, name=f"zz-{number}", uid=f"lie-{number}")
+            )
+            for number, claim in enumerate(objects.nodeclaims * 5)
+        ]
+        return msgspec.structs.replace(objects, nodeclaims=(*objects.nodeclaims, *more))
+
+    world.cluster_state.lie = lie
+    world.run(300)
+    assert before == {claim.metadata.uid for claim in world.claims()}
+
+
+def invented(objects: ClusterObjects, pods: int = 10_000) -> ClusterObjects:
+    """So many pods that nobody made, and no node or claim that exists."""
+    waiting = tuple(
+        msgspec.structs.replace(
+            POD,
+            metadata=ObjectMeta(f"lie-{number:05d}", "default", uid=f"lie-{number}"),
+            phase="Pending",
+            unschedulable=True,
+        )
+        for number in range(pods)
+    )
+    return msgspec.structs.replace(objects, pods=waiting, nodes=(), nodeclaims=())
+
+
+def test_an_invented_burst_buys_no_more_than_the_limits_allow() -> None:
+    """Again and again, while it hides what was bought before; the limits are read from the API server."""
+    world = fresh_world()
+    pool = builders.nodepool(limits={"cpu": 16_000})
+    world.cluster.put("nodepools", pool)
+    world.cluster_state.lag_seconds = 1
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        unlimited = tuple(msgspec.structs.replace(pool, limits={}) for pool in objects.nodepools)
+        return msgspec.structs.replace(invented(objects), nodepools=unlimited)
+
+    world.cluster_state.lie = lie
+    world.deploy(POD, 1)
+    highest = 0
+    for _ in range(20):
+        world.run(15)
+        live = [world.cluster.nodeclaim(claim.name) for claim in world.claims()]
+        highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in live if claim is not None))
+    assert 0 < highest <= 16_000

@@ -1,0 +1,173 @@
+"""What is laid over a cluster state: rows that it does not show yet, and what is read besides."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from spotwright.model.cluster_state import ClusterState
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
+from spotwright.model.snapshot import Snapshot
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from spotwright.workflows.planning import overlay
+from spotwright.workflows.planning.overlay import BehindError, lay_over, to_snapshot
+from spotwright.workflows.ports.rows import CommandRow, LaunchRow, epoch_ms
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+POD = builders.pod("inflate", cpu_millicores=1800)
+
+
+@pytest.fixture
+def world() -> World:
+    """Two nodes with a pod each; the state is the cluster's until a test lies."""
+    world = fresh_world()
+    world.cluster_state.lag_seconds = 0
+    world.deploy(POD, 2)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 2)
+    world.run(60)
+    return world
+
+
+def state_of(world: World) -> ClusterState:
+    shipped = world.cluster_state.head(now=world.clock.now())
+    assert shipped is not None
+    return world.cluster_state.load(shipped.head)
+
+
+def laid_over(
+    world: World,
+    state: ClusterState,
+    *,
+    launches: Iterable[LaunchRow] = (),
+    commands: Iterable[CommandRow] = (),
+    nodes_read: Iterable[str] = (),
+) -> Snapshot:
+    snapshot = to_snapshot(state, world.cluster, world.settings, world.clock.now())
+    return lay_over(snapshot, state, world.cluster, launches, commands, frozenset(nodes_read))
+
+
+def launch_rows(world: World) -> tuple[LaunchRow, ...]:
+    return world.state.launches(created_after=0)
+
+
+def hide(state: ClusterState, **kinds: tuple[object, ...]) -> ClusterState:
+    return msgspec.structs.replace(state, objects=msgspec.structs.replace(state.objects, **kinds))
+
+
+def test_a_state_that_shows_everything_stays_as_it_is(world: World) -> None:
+    state = state_of(world)
+    snapshot = laid_over(world, state, launches=launch_rows(world))
+    objects = state.objects
+    assert (snapshot.nodeclaims, snapshot.nodes, snapshot.pods) == (objects.nodeclaims, objects.nodes, objects.pods)
+
+
+def test_claims_that_launches_created_are_read_where_they_are_not_shown(world: World) -> None:
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=launch_rows(world))
+    assert snapshot.nodeclaims == world.claims()
+
+
+def test_a_claim_that_was_deleted_since_is_not_brought_back(world: World) -> None:
+    gone, stays = world.claims()
+    world.cluster.remove("nodeclaims", gone.name)
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=launch_rows(world))
+    assert snapshot.nodeclaims == (stays,)
+
+
+def test_claims_of_a_launch_that_just_ended_count_by_its_row_where_they_are_many(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    rows = [msgspec.structs.replace(row, created=epoch_ms(world.clock.now())) for row in launch_rows(world)]
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=rows)
+    assert [node.nodeclaim.name for node in snapshot.in_flight] == [claim.name for claim in world.claims()]
+
+
+def test_a_state_without_many_claims_of_old_launches_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    world.run(200)
+    with pytest.raises(BehindError, match="does not show 2 NodeClaims"):
+        laid_over(world, hide(state_of(world), nodeclaims=()), launches=launch_rows(world))
+
+
+def test_a_claim_that_its_launch_gave_up_is_left_out(world: World) -> None:
+    state = state_of(world)
+    unlaunched = tuple(msgspec.structs.replace(claim, provider_id="") for claim in state.objects.nodeclaims)
+    rows = [msgspec.structs.replace(row, phase="done", instances={}) for row in launch_rows(world)]
+    assert not laid_over(world, hide(state, nodeclaims=unlaunched), launches=rows).nodeclaims
+
+
+@pytest.mark.parametrize(
+    ("phase", "leaves"), [("planned", False), ("waiting", True), ("done", True), ("aborted", False)]
+)
+def test_the_claim_of_a_disruption_that_began_is_on_its_way_out(world: World, phase: str, leaves: bool) -> None:
+    claim, _ = world.claims()
+    command = CommandRow(
+        "c", world.cluster.name, "d", "Empty", (claim.name,), {claim.name: claim.metadata.uid}, phase=phase
+    )
+    snapshot = laid_over(world, state_of(world), commands=[command])
+    leaving = [claim.name for claim in snapshot.nodeclaims if claim.metadata.deletion_timestamp]
+    assert leaving == ([claim.name] if leaves else [])
+
+
+def test_a_pod_that_was_bound_since_is_on_its_node_and_a_pod_that_is_gone_is_not_there(world: World) -> None:
+    bound, gone = state_of(world).objects.pods
+    world.cluster.remove("pods", gone.key)
+    late = hide(state_of(world), pods=tuple(msgspec.structs.replace(pod, node_name="") for pod in (bound, gone)))
+    assert laid_over(world, late).pods == (bound,)
+
+
+def test_a_pod_that_came_since_waits(world: World) -> None:
+    late = state_of(world)
+    new = world.cluster.put("pods", builders.pod("new", unschedulable=True, phase="Pending"))
+    assert new in laid_over(world, late).pods
+
+
+def test_many_waiting_pods_are_believed_while_their_watch_is_in_contact(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlay, "MAXIMUM_WAITING", 1)
+    state = state_of(world)
+    waiting = tuple(msgspec.structs.replace(pod, node_name="") for pod in state.objects.pods)
+    assert laid_over(world, hide(state, pods=waiting)).pods == waiting
+    silent = {
+        kind: msgspec.structs.replace(at, contacted=at.contacted - timedelta(seconds=6))
+        for kind, at in state.kinds.items()
+    }
+    late = msgspec.structs.replace(hide(state, pods=waiting), kinds=silent)
+    assert laid_over(world, late).pods == state.objects.pods
+
+
+def test_a_state_in_which_many_pods_wait_that_run_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    state = state_of(world)
+    waiting = tuple(msgspec.structs.replace(pod, node_name="") for pod in state.objects.pods)
+    with pytest.raises(BehindError, match="2 pods that wait in it"):
+        laid_over(world, hide(state, pods=waiting))
+
+
+def test_the_pods_of_a_node_that_is_read_are_those_of_the_api_server(world: World) -> None:
+    claim, _ = world.claims()
+    late = hide(state_of(world), pods=(), nodes=())
+    snapshot = laid_over(world, late, nodes_read=[claim.node_name])
+    assert [pod.node_name for pod in snapshot.pods] == [claim.node_name]
+    assert [node.name for node in snapshot.nodes] == [claim.node_name]
+
+
+def test_the_volume_claim_of_a_pod_that_came_since_is_read(world: World) -> None:
+    late = state_of(world)
+    metadata = msgspec.structs.replace(POD.metadata, name="data", namespace="default")
+    volume = world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, "", "zonal"))
+    world.cluster.put("pods", builders.pod("new", phase="Pending", volume_claim_names=("data",)))
+    assert laid_over(world, late).storage.persistent_volume_claims == (volume,)
+
+
+def test_a_state_that_shows_less_than_the_status_of_a_pool_with_limits_is_not_used(world: World) -> None:
+    (pool,) = world.cluster.nodepools()
+    world.cluster.put("nodepools", msgspec.structs.replace(pool, limits={"cpu": 10**6}, node_count=2))
+    one: tuple[NodeClaim, ...] = world.claims()[:1]
+    with pytest.raises(BehindError, match="shows 1 nodes of NodePool default, whose status counts 2") as refused:
+        laid_over(world, hide(state_of(world), nodeclaims=one))
+    assert refused.value.code == "ShowsLess"
