@@ -40,6 +40,10 @@ class PendingClass:
         del self.pod_keys[:count]
         return taken
 
+    def relax_all(self) -> None:
+        """Give up all preferences."""
+        self.relaxation_level = max(self.relaxation_level, self.pod_class.first_required_level)
+
     def relax(self) -> bool:
         """Give up one preference; False when none is left."""
         if self.relaxation_level + 1 >= len(self.pod_class.requirement_levels):

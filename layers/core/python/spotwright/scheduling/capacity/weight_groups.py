@@ -31,10 +31,12 @@ class LimitPolicy(msgspec.Struct, frozen=True):
 
     ``enforced``: False plans as if there were none; ``prices``: what is added to prices for what counts against a
     limit, None where types count as they are, without the others that minValues need beside them; ``withheld``: by
-    NodePool, what its limits leave less than they do.
+    NodePool, what its limits leave less than they do; ``respects_preferences``: False where pods give up all of their
+    preferences.
     """
 
     enforced: bool = True
+    respects_preferences: bool = True
     prices: LimitPrices | None = None
     withheld: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
 
@@ -209,11 +211,11 @@ class OfferingIndexCache:
             self._indexes[key] = OfferingIndex(templates, self.daemonset_pods, dimensions)
         if limit_policy.prices is None:
             return self._indexes[key]
-        index, priced_key = self._indexes[key], (key, id(limit_policy))
+        index, priced_key = self._indexes[key], (key, id(limit_policy.prices))
         if priced_key not in self._indexes:
             if key not in self._bundles:
                 self._bundles[key] = build_bundles(index)
-            # So with the policy.
+            # So with the policy and its prices.
             self._policies.append(limit_policy)
             self._indexes[priced_key] = add_limit_prices(
                 index, self.daemonset_pods, limit_policy.prices, self._bundles[key]

@@ -18,11 +18,20 @@ class PodClass:
     """Equal pods. ``pod_keys`` is sorted.
 
     ``requirement_levels``: what the pods ask for, first with all of their preferences, then with fewer and fewer; empty
-    when node selector and node affinity contradict each other. ``node_terms``: alternatives of which one must hold.
-    ``index`` orders classes and is the same for any order of the pods.
+    when node selector and node affinity contradict each other. ``first_required_level``: the first of them without
+    preferences. ``node_terms``: alternatives of which one must hold. ``index`` orders classes and is the same for any
+    order of the pods.
     """
 
-    __slots__ = ("index", "node_terms", "pod", "pod_keys", "requests", "requirement_levels")
+    __slots__ = (
+        "first_required_level",
+        "index",
+        "node_terms",
+        "pod",
+        "pod_keys",
+        "requests",
+        "requirement_levels",
+    )
 
     def __init__(self, index: int, pod: Pod, pod_keys: list[str], preference_policy: PreferencePolicy) -> None:
         self.index = index
@@ -31,6 +40,8 @@ class PodClass:
         self.requests = {name: size for name, size in pod.requests.items() if size > 0}
         self.node_terms = tuple(node_terms(pod))
         self.requirement_levels = tuple(requirement_levels(pod, self.node_terms, preference_policy))
+        required_levels = len(self.node_terms) * (2 if preference_policy.has_prefer_no_schedule_taints else 1)
+        self.first_required_level = len(self.requirement_levels) - required_levels
 
     def __len__(self) -> int:
         return len(self.pod_keys)

@@ -21,6 +21,8 @@ def place_pods(placement: Placement, budget: int, *, pack_together: bool) -> boo
     domain that rules already count on: then pods with rules must be placed one by one.
     """
     for pending_class in placement.pending:
+        if not placement.limit_policy.respects_preferences:
+            pending_class.relax_all()
         _relax_impossible(placement, pending_class)
     # A pod may have waited for a pod of a later batch.
     again = [placement.pending] if len(placement.batches) > 1 else []

@@ -87,9 +87,9 @@ def leave_last_of_equal_pods(context: PlanningContext, pods: Sequence[Pod], plac
 def _places_more(retry: Placement, placement: Placement, pods: Sequence[Pod]) -> bool:
     """True when the retry leaves fewer pods, and none in favor of a pod of lower priority."""
     unplaced_now, unplaced_before = retry.unplaced_pods(), placement.unplaced_pods()
-    return len(unplaced_now) < len(unplaced_before) and not priority.violates_priority(
-        [pod for pod in pods if pod.key in unplaced_now - unplaced_before],
-        (pod for pod in pods if pod.key in unplaced_before - unplaced_now),
+    lost, gained = unplaced_now - unplaced_before, unplaced_before - unplaced_now
+    return len(lost) < len(gained) and not priority.violates_priority(
+        [pod for pod in pods if pod.key in lost], (pod for pod in pods if pod.key in gained)
     )
 
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from spotwright.model import resources
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.scheduling.capacity.limit_shares import share_limits
@@ -18,15 +20,15 @@ from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.placement.placement import Placement
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.strategies import best_placement, priority
+from spotwright.scheduling.strategies.fewest_left import count_fewest_left
 
 # What counts against a limit costs so many times what the same amount costs on the nodes planned without limits.
 _PRESSURES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
-# Of more pods than these that cannot all fit into the limits, one order is tried: smaller before larger pods, as many
-# first as request this share of what the limits leave.
-_MANY_PODS: Final = 500
-_USABLE_SHARE: Final = 0.95
-# An attempt takes at most this part of the work that a plan may take; the best is made once more with all of it.
-_ATTEMPT_SHARE: Final = 25
+_FIRST_PRESSURE: Final = 3
+# So many times at most, more or fewer of the smaller pods come first.
+_MAX_ORDERS: Final = 4
+# An attempt takes at most this part of the work that a plan may take; the best is made once more with what is left.
+_ATTEMPT_SHARE: Final = 100
 # Where minValues cannot be kept for some pods, this much of a NodePool's limits is withheld, until they are.
 _WITHHELD_SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 
@@ -53,7 +55,10 @@ def _keeps_limits(placement: Placement) -> bool:
 
 
 class _Candidate:
-    """A placement within limits: the batches of pods that were placed one after the other, and under which policy."""
+    """A placement within limits: the batches of pods that were placed one after the other, and under which policy.
+
+    ``budget``: units of work that it might take.
+    """
 
     def __init__(
         self,
@@ -61,11 +66,14 @@ class _Candidate:
         batches: Sequence[Sequence[Pod]],
         policy: LimitPolicy,
         rank: tuple[object, ...],
+        budget: int,
     ) -> None:
         self.placement = placement
         self.batches = batches
         self.policy = policy
         self.rank = rank
+        self.budget = budget
+        self.work_units = placement.work_units
 
 
 class _LimitSearch:
@@ -83,47 +91,85 @@ class _LimitSearch:
         self._templates = templates
         self._priorities = sorted({pod.priority for pod in pods}, reverse=True)
         self._requested = resources.add(*(pod.requests for pod in pods))
+        self._unlimited_price = unlimited.price()
         self._unplaceable = unlimited.unplaced_pods()
+        self._fewest_left = count_fewest_left(
+            unlimited.weight_groups,
+            context.cluster_state.nodes,
+            [pod for pod in pods if pod.key not in self._unplaceable],
+        )
         self._scarce = _unit_prices(unlimited, lambda times: float(times > 1))
         self._limited = _unit_prices(unlimited, lambda times: min(times, 1.0))
+        self._policies: dict[float, LimitPolicy] = {}
         self._work_units = unlimited.work_units
-        self._most_work_units = self._work_units + context.settings.work_units
+        self._most_work_units = max(context.settings.work_units, 2 * self._work_units)
         self._best: _Candidate | None = None
 
     def find(self) -> Placement:
-        ordered = sorted(self._pods, key=self._order_key)
-        first = self._count_that_may_fit(ordered)
-        if first < len(ordered) and len(ordered) > _MANY_PODS:
-            budget = self._context.settings.work_units
-            self._place([ordered[:first], ordered[first:]], _policy(self._scarce, 1.0), budget)
-            if self._best is not None:
-                return self._best_with_all_work()
         self._try_pressures()
-        if not self._is_complete and self._has_time and self._limited != self._scarce:
+        if not self._is_settled and self._has_time and self._limited != self._scarce:
             self._try([self._pods], _policy(self._limited, _PRESSURES[-1]))
         self._keep_min_values()
-        if not self._is_complete:
+        if not self._is_settled and any(map(_has_preferences, self._pods)):
+            self._give_up_preferences()
+        if not self._is_settled:
+            self._retry_unplaced_first()
+        if not self._is_settled:
             self._try_orders()
         return self._finished()
 
     @property
-    def _is_complete(self) -> bool:
-        """Whether some placement leaves no pod that has a place without limits."""
-        return self._best is not None and self._places_all(self._best.placement)
+    def _is_settled(self) -> bool:
+        """Whether no placement leaves fewer pods, or leaves pods of a lower priority instead of these."""
+        if self._best is None:
+            return False
+        left = self._best.placement.unplaced_pods() - self._unplaceable
+        return len(left) <= self._fewest_left and (
+            {pod.priority for pod in self._pods if pod.key in left} <= set(self._priorities[-1:])
+            and not self._violates_order(self._best.placement)
+        )
+
+    @property
+    def _best_count(self) -> int:
+        """How many pods the best placement so far places."""
+        return len(self._pods) - len(self._best.placement.unplaced_pods()) if self._best else 0
+
+    @property
+    def _is_cheapest(self) -> bool:
+        """Whether some placement is settled at the price of the nodes without limits."""
+        return self._best is not None and self._is_settled and self._best.placement.price() <= self._unlimited_price
 
     @property
     def _has_time(self) -> bool:
         return self._work_units < self._most_work_units
 
+    def _policy(self, pressure: float) -> LimitPolicy:
+        """Prices for what is scarce, so many times as high."""
+        if pressure not in self._policies:
+            self._policies[pressure] = _policy(self._scarce, pressure)
+        return self._policies[pressure]
+
     def _try_pressures(self) -> None:
-        """Find the lowest price for limits with which all pods have a place; without time for that, try the highest."""
-        too_low, enough = -1, len(_PRESSURES)
-        while enough - too_low > 1 and (self._has_time or enough == len(_PRESSURES)):
-            tried = (too_low + enough) // 2 if self._has_time else len(_PRESSURES) - 1
-            if self._places_all(self._try([self._pods], _policy(self._scarce, _PRESSURES[tried]))):
+        """Find the lowest price for limits with which all pods have a place. Where the highest is too low, one between
+        is tried: it may leave fewer pods.
+        """
+        too_low, enough = -1, _FIRST_PRESSURE
+        if not self._is_enough(_FIRST_PRESSURE):
+            too_low, enough = _FIRST_PRESSURE, len(_PRESSURES) - 1
+            if not self._is_settled and not self._is_enough(enough):
+                too_low = enough - 1
+                if not self._is_settled and self._has_time:
+                    self._is_enough((_FIRST_PRESSURE + enough) // 2)
+        while enough - too_low > 1 and self._has_time and not self._is_cheapest:
+            tried = (too_low + enough) // 2
+            if self._is_enough(tried):
                 enough = tried
             else:
                 too_low = tried
+
+    def _is_enough(self, pressure: int) -> bool:
+        """Whether all pods have a place with the price for limits of this place in the list."""
+        return self._places_all(self._try([self._pods], self._policy(_PRESSURES[pressure])))
 
     def _try(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> Placement:
         """Place the batches with little work; the placement counts if it keeps the limits and is better than before."""
@@ -132,15 +178,24 @@ class _LimitSearch:
     def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> Placement:
         placement = best_placement.place_in_batches(self._context, batches, self._templates, policy, budget)
         self._work_units += placement.work_units
-        self._consider(placement, batches, policy)
+        self._consider(placement, batches, policy, budget)
         return placement
 
-    def _consider(self, placement: Placement, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> None:
+    def _give_up_preferences(self) -> None:
+        """Without preferences, such as zones to spread over, pods need fewer nodes."""
+        assert self._best is not None
+        for policy in (self._best.policy, self._policy(_PRESSURES[-1])):
+            if not self._is_settled and self._has_time:
+                self._try([self._pods], msgspec.structs.replace(policy, respects_preferences=False))
+
+    def _consider(
+        self, placement: Placement, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int
+    ) -> None:
         placement.count_limits()
         if _keeps_limits(placement):
             placement.plan_cheaper_types()
             best_placement.leave_last_of_equal_pods(self._context, self._pods, placement)
-            candidate = _Candidate(placement, batches, policy, self._rank(placement))
+            candidate = _Candidate(placement, batches, policy, self._rank(placement, policy), budget)
             if self._best is None or candidate.rank < self._best.rank:
                 self._best = candidate
 
@@ -154,13 +209,14 @@ class _LimitSearch:
             [pod for pod in self._pods if pod.key in blocked], (pod for pod in self._pods if pod.key not in unplaced)
         )
 
-    def _rank(self, placement: Placement) -> tuple[object, ...]:
-        """The smaller is better: pods left of each priority, younger pods before older ones, price."""
+    def _rank(self, placement: Placement, policy: LimitPolicy) -> tuple[object, ...]:
+        """The smaller is better: pods left of each priority, younger pods before older ones, preferences, price."""
         unplaced = placement.unplaced_pods()
         left = Counter(pod.priority for pod in self._pods if pod.key in unplaced)
         return (
             tuple([left[priority] for priority in self._priorities]),
             self._violates_order(placement),
+            not policy.respects_preferences,
             placement.price(),
         )
 
@@ -169,40 +225,32 @@ class _LimitSearch:
         and age.
         """
         assert self._best is not None
-        policy, ordered = self._best.policy, sorted(self._pods, key=self._order_key)
+        policy, key_of = self._best.policy, {pod.key: self._order_key(pod) for pod in self._pods}
+        ordered = sorted(self._pods, key=lambda pod: key_of[pod.key])
         ruled = [pod for pod in self._pods if _has_rules(pod)]
         if 0 < len(ruled) < len(self._pods) and self._has_time:
             # Pods placed one by one get a node of their size, which may be the last that a limit allows.
             self._try([[pod for pod in self._pods if not _has_rules(pod)], ruled], policy)
-        sizes = {self._order_key(pod)[:3] for pod in ordered}
-        placed, left = 0, len(ordered)
-        while len(sizes) > 1 and left - placed > 1 and self._has_time:
-            count = (placed + left) // 2
-            unplaced = self._try([ordered[:count], ordered[count:]], policy).unplaced_pods() - self._unplaceable
-            if any(pod.key in unplaced for pod in ordered[:count]):
-                left = count
-            else:
-                placed = count
-        for pressure in _PRESSURES[-1:-4:-2] if placed and self._has_time else ():
-            self._try([ordered[:placed], ordered[placed:]], _policy(self._scarce, pressure))
+        if len({key[:3] for key in key_of.values()}) > 1:
+            self._try_smaller_first(ordered, policy)
         if self._violates_order(self._best.placement):
             self._try(priority.priority_batches(self._pods), policy)
 
-    def _count_that_may_fit(self, ordered: Sequence[Pod]) -> int:
-        """How many of the pods, in this order, request together no more than most of what all limits leave."""
-        lefts = [
-            ENFORCED.remaining(template, self._context.cluster_state.usage_by_nodepool.get(template.nodepool.name, {}))
-            for template in self._templates
-        ]
-        names = {name for left in lefts for name in left if all(name in other for other in lefts)}
-        most = {name: _USABLE_SHARE * sum(max(left[name], 0) for left in lefts) for name in names}
-        total: Counter[str] = Counter()
-        for count, pod in enumerate(ordered):
-            for name in most:
-                total[name] += pod.requests.get(name, 0)
-            if any(total[name] > amount for name, amount in most.items()):
-                return count
-        return len(ordered)
+    def _try_smaller_first(self, ordered: Sequence[Pod], policy: LimitPolicy) -> None:
+        """Place the first of the pods in this order before all others: as many as the limits could have room for, then
+        fewer of those that no placement had room for so far.
+        """
+        assert self._best is not None
+        count = len(ordered) - self._fewest_left
+        for _ in range(_MAX_ORDERS):
+            if count <= self._best_count or not self._has_time or self._is_settled:
+                break
+            self._try([ordered[:count], ordered[count:]], policy)
+            count = (self._best_count + count) // 2
+        batches = self._best.batches
+        for pressure in _PRESSURES[-1:-4:-2] if len(batches) > 1 else ():
+            if self._has_time and not self._is_settled:
+                self._try(batches, self._policy(pressure))
 
     def _best_with_all_work(self) -> Placement:
         assert self._best is not None
@@ -228,23 +276,39 @@ class _LimitSearch:
                 [self._pods], LimitPolicy(prices={}, withheld=dict(_withheld(self._context, self._templates, share)))
             )
 
-    def _finished(self) -> Placement:
-        """The best placement, after unplaced pods were tried first; made once more with all the work allowed."""
+    def _retry_unplaced_first(self) -> None:
+        """Place the pods first that the best placement leaves."""
         assert self._best is not None
         best, budget = self._best, self._context.settings.work_units // _ATTEMPT_SHARE
         if not self._violates_order(best.placement):
             placement = best_placement.retry_unplaced_first(
                 self._context, self._pods, self._templates, best.placement, best.policy, budget
             )
+            self._work_units += placement.work_units - best.work_units
             if placement is not best.placement:
-                self._consider(placement, best.batches, best.policy)
-        self._place(self._best.batches, self._best.policy, self._context.settings.work_units)
+                self._consider(placement, best.batches, best.policy, budget)
+
+    def _finished(self) -> Placement:
+        """The best placement; made once more with the work that is left, where more work might make it cheaper."""
+        assert self._best is not None
+        budget = self._most_work_units - self._work_units
+        if self._best.work_units >= self._best.budget < budget:
+            self._place(self._best.batches, self._best.policy, budget)
         return self._best_with_all_work()
 
 
 def _has_rules(pod: Pod) -> bool:
     """Whether rules between pods may decide where it goes."""
     return bool(pod.topology_spread_constraints or pod.pod_affinity or pod.pod_anti_affinity)
+
+
+def _has_preferences(pod: Pod) -> bool:
+    return bool(
+        pod.preferred_node_affinity
+        or pod.preferred_pod_affinity
+        or pod.preferred_pod_anti_affinity
+        or any(not constraint.do_not_schedule for constraint in pod.topology_spread_constraints)
+    )
 
 
 def _policy(unit_prices: UnitPrices, pressure: float) -> LimitPolicy:
