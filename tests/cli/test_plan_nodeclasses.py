@@ -76,15 +76,21 @@ def test_a_class_that_is_missing_is_assumed_and_said(planned: Any) -> None:
     assert plan["notes"] == []
 
 
-@pytest.mark.parametrize(("name", "hint"), [("defualt", "did you mean default?"), ("gpu", "there is default.")])
-def test_a_class_that_is_missing_beside_others_is_noted(planned: Any, name: str, hint: str) -> None:
-    plan = planned(POOL.replace("EC2NodeClass, name: default", f"EC2NodeClass, name: {name}"), CLASS, PODS)
-    (note,) = plan["notes"]
-    assert note == (
-        f"NodePool default refers to EC2NodeClass {name}, which is not among these objects; {hint} A cluster without"
-        " this class would launch no node; the plan assumes it"
+@pytest.mark.parametrize(("name", "hint"), [("defualt", "did you mean default?"), ("gpu", "there is default")])
+def test_a_nodepool_whose_class_is_missing_beside_others_makes_no_nodes(planned: Any, name: str, hint: str) -> None:
+    pool = POOL.replace("EC2NodeClass, name: default", f"EC2NodeClass, name: {name}")
+    plan = planned(pool, CLASS, PODS)
+    reason = f"EC2NodeClass {name} is not Ready: it is not among these objects; {hint}"
+    assert plan["notes"] == [f"NodePool default makes no nodes: {reason}"]
+    assert {tuple(pod["reasons"]) for pod in plan["unschedulable"]} == {(f"NodePool default: {reason}",)}
+    assert not plan["newNodes"]
+
+
+def test_a_nodepool_whose_class_is_missing_does_not_keep_others_from_nodes(planned: Any) -> None:
+    other = POOL.replace("name: default}\nspec", "name: other}\nspec").replace(
+        "EC2NodeClass, name: default", "EC2NodeClass, name: gpu"
     )
-    assert len(plan["newNodes"]) == 1
+    assert {node["nodePool"] for node in planned(POOL, other, CLASS, PODS)["newNodes"]} == {"default"}
 
 
 def test_an_invalid_class_makes_no_nodes(planned: Any) -> None:

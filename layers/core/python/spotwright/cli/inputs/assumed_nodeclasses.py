@@ -46,10 +46,9 @@ class SubnetZones(msgspec.Struct, frozen=True):
 
 
 class MissingNodeClasses(msgspec.Struct, frozen=True):
-    """``assumed``: classes with defaults. ``notes``, ``assumptions``: sentences."""
+    """``nodeclasses``: what stands for them; ``assumptions``: sentences."""
 
-    assumed: tuple[EC2NodeClass, ...]
-    notes: tuple[str, ...]
+    nodeclasses: tuple[EC2NodeClass, ...]
     assumptions: tuple[str, ...]
 
 
@@ -101,19 +100,21 @@ def not_ready(nodeclass: EC2NodeClass, refusal: Refusal) -> EC2NodeClass:
 def missing_nodeclasses(
     nodepools: Sequence[NodePool], nodeclasses: Iterable[EC2NodeClass], zones: SubnetZones
 ) -> MissingNodeClasses:
-    """Classes that NodePools refer to and that are not there, as defaults."""
+    """Classes that NodePools refer to and that are not there.
+
+    Without any class, classes are what was not given: defaults are assumed. Beside others, the name is probably
+    misspelt or the class forgotten: as in a cluster, its NodePools are not ready.
+    """
     present = [nodeclass.name for nodeclass in nodeclasses]
     pools_by_class: dict[str, list[NodePool]] = {}
     for pool in nodepools:
         name = pool.node_class_ref.name
         if name and name not in present and _refers_to_class(pool):
             pools_by_class.setdefault(name, []).append(pool)
-    assumed = {name: default_nodeclass(zones, name, _family_for(pools)) for name, pools in pools_by_class.items()}
-    return MissingNodeClasses(
-        tuple(assumed.values()),
-        tuple(_note_of_missing(name, pools, present) for name, pools in pools_by_class.items() if present),
-        tuple(_assumption_of_missing(nodeclass) for nodeclass in assumed.values()),
-    )
+    assumed = [default_nodeclass(zones, name, _family_for(pools)) for name, pools in pools_by_class.items()]
+    if present:
+        return MissingNodeClasses(tuple(_not_found(nodeclass, present) for nodeclass in assumed), ())
+    return MissingNodeClasses(tuple(assumed), tuple(map(_assumption_of_missing, assumed)))
 
 
 def referring_nodepools(nodeclass: str, nodepools: Iterable[NodePool]) -> tuple[NodePool, ...]:
@@ -262,17 +263,12 @@ def _inherit(nodeclass: EC2NodeClass, known: EC2NodeClass) -> EC2NodeClass:
     return msgspec.structs.replace(nodeclass, **inherited)
 
 
-def _note_of_missing(name: str, nodepools: Sequence[NodePool], present: Sequence[str]) -> str:
-    """Said where other classes are there, so that this one was probably misspelt or forgotten."""
-    near = get_close_matches(name, present, n=1)
-    others = f"there is {present[0]}." if len(present) == 1 else f"there are {', '.join(sorted(present))}."
+def _not_found(nodeclass: EC2NodeClass, present: Sequence[str]) -> EC2NodeClass:
+    """The class as NodePools see it in a cluster without it. ``present``: the names of the classes that are there."""
+    near = get_close_matches(nodeclass.name, present, n=1)
+    others = f"there {'is' if len(present) == 1 else 'are'} {', '.join(sorted(present))}"
     hint = f"did you mean {near[0]}?" if near else others
-    pools = [pool.name for pool in nodepools]
-    refer = f"NodePool {pools[0]} refers" if len(pools) == 1 else f"NodePools {', '.join(pools)} refer"
-    return (
-        f"{refer} to EC2NodeClass {name}, which is not among these objects; {hint} A cluster without this class would"
-        " launch no node; the plan assumes it"
-    )
+    return not_ready(nodeclass, Refusal("NodeClassNotFound", f"it is not among these objects; {hint}"))
 
 
 def _assumption_of_missing(nodeclass: EC2NodeClass) -> str:

@@ -110,14 +110,14 @@ def make_region_catalog(
     sizes = _Sizes(lambda: builtin_regions.load_region(chosen.name), overheads)
     if chosen.name == builtin_regions.DEFAULT_REGION and overheads == _DEFAULTS:
         sizes.add_builtin()
-    by_class, checked = _types_by_class((*classes, *missing.assumed), sizes)
+    by_class, checked = _types_by_class((*classes, *missing.nodeclasses), sizes)
     by_class[""] = sizes.types_of_valid(assumed_nodeclasses.default_nodeclass(zones))
     return PlanCatalog(
         snapshot=msgspec.structs.replace(snapshot, nodeclasses=checked),
         catalog=Catalog(by_class, source=chosen.name),
         name=f"{chosen.name}, built in",
         digest=_digest(builtin_regions.content(), chosen.name.encode()),
-        notes=(*chosen.notes, *missing.notes),
+        notes=chosen.notes,
         assumptions=(
             *((chosen.reason,) if chosen.reason else ()),
             f"instance types and prices: {builtin_regions.describe(chosen.name)}",
