@@ -69,7 +69,9 @@ def test_the_exit_code_arrives(arguments: list[str], code: int) -> None:
     assert ran(*arguments).returncode == code
 
 
-@pytest.mark.parametrize("arguments", [["plan", str(CASE)], ["plan", str(CASE), "-o", "yaml"], ["catalog"]])
+@pytest.mark.parametrize(
+    "arguments", [["plan", str(CASE)], ["plan", str(CASE), "-o", "yaml"], ["catalog"], ["--help"], ["plan", "--help"]]
+)
 @pytest.mark.parametrize(("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
 def test_an_answer_that_cannot_be_written_is_an_error(arguments: list[str], redirection: str, why: str) -> None:
     code = "from spotwright.cli.__main__ import once; once()"

@@ -159,6 +159,12 @@ def test_a_long_list_is_cut_and_counted() -> None:
     assert str(make_requirement("In", *"gfedcba")) == "key In [a, b, c, d, e and 2 others]"
 
 
+def test_bounds_are_shown_as_most_people_write_them() -> None:
+    assert str(make_requirement("Gt", "20")) == "key Gt [20]"
+    assert str(make_requirement("Lte", "32")) == "key Lt [33]"
+    assert str(make_requirement("Gte", "0")) == "key Gte [0]"
+
+
 def test_bounds_and_exclusions_are_both_written() -> None:
     requirement = (
         make_requirement("Gt", "3")

@@ -54,7 +54,7 @@ class TestReasons:
         few = [pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("small", "medium")))]
         said = why(planned(pod(cpu=7), pools=few))["default/p"]
         assert said.endswith(
-            "; large would hold it, but for the pool's node.kubernetes.io/instance-type In [medium, small]"
+            "; large would hold it, but for the pool's node.kubernetes.io/instance-type In [small, medium]"
             " (spec.template.spec.requirements[0])"
         )
 

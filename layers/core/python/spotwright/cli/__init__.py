@@ -8,9 +8,12 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from spotwright.errors import MissingRegion
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 # Command → the function of a module of ``commands`` that registers it.
 _COMMANDS: Final = {
@@ -44,6 +47,10 @@ class InputError(Exception):
 
 class _Parser(argparse.ArgumentParser):
     """A parser that answers bad arguments with a sentence, without the usage."""
+
+    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print the help; unlike argparse, fail where it cannot be written."""
+        (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         choice = re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)

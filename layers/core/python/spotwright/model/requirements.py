@@ -112,7 +112,8 @@ class Requirement(msgspec.Struct, frozen=True):
         return both.complement or bool(both.values)
 
     def __str__(self) -> str:
-        return " and ".join(_describe(self.key, expression) for expression in self.node_selector_requirements())
+        """Bounds as Gt and Lt, which is what most people write, and all that node affinity has."""
+        return " and ".join(str(expression._exclusive()) for expression in self.node_selector_requirements())
 
     def describe_values(self) -> str:
         """The allowed values alone, ``amd64, arm64``; the whole requirement where it does not list them."""
@@ -145,6 +146,17 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True):
     operator: str
     values: tuple[str, ...] = ()
     min_values: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.operator}" + (f" [{_few(self.values)}]" if self.values else "")
+
+    def _exclusive(self) -> "NodeSelectorRequirement":
+        """Gte and Lte as Gt and Lt; Gte 0 stays, since bounds are never negative."""
+        if self.operator == Operator.GTE and int(self.values[0]) > 0:
+            return NodeSelectorRequirement(self.key, Operator.GT, (str(int(self.values[0]) - 1),), self.min_values)
+        if self.operator == Operator.LTE:
+            return NodeSelectorRequirement(self.key, Operator.LT, (str(int(self.values[0]) + 1),), self.min_values)
+        return self
 
     def requirement(self) -> Requirement:
         """What it allows; raises RequirementError for what Kubernetes refuses."""
@@ -286,10 +298,6 @@ def _larger(left: int | None, right: int | None) -> int | None:
 
 def _smaller(left: int | None, right: int | None) -> int | None:
     return right if left is None else left if right is None else min(left, right)
-
-
-def _describe(key: str, selector: NodeSelectorRequirement) -> str:
-    return f"{key} {selector.operator}" + (f" [{_few(selector.values)}]" if selector.values else "")
 
 
 def _few(values: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.explain import unschedulable
 from spotwright.scheduling.explain.empty_nodepools import explain_empty_nodepools
+from spotwright.scheduling.explain.label_values import note_unknown_values
 from spotwright.scheduling.explain.limit_notes import write_limit_notes
 from spotwright.scheduling.explain.notes import list_read_errors, write_notes
 from spotwright.scheduling.inputs import provisionable
@@ -65,7 +66,7 @@ def plan_pods(snapshot: Snapshot, catalog: Catalog) -> Plan:
         existing_nodes=_node_assignments(placement),
         unschedulable_pods=_by_key(unplaced_pods),
         ignored_pods=_by_key(selection.ignored_pods),
-        notes=(*notes, *write_limit_notes(placement), *share_notes, *capped.notes),
+        notes=(*notes, *note_unknown_values(templates), *write_limit_notes(placement), *share_notes, *capped.notes),
         work_units=placement.work_units,
         lower_bound_picousd_per_hour=sum(
             lower_bound_picousd_per_hour(group, placement.planned_nodes_of(group), placement.topology)

@@ -11,7 +11,7 @@ from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.model.plurals import counted
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.scheduling.explain.node_choice import format_amount, format_price, resource_name
+from spotwright.scheduling.explain.node_choice import format_amounts, format_price, resource_name
 from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan, ResourceUsage, UnplacedPod
 
 _HOURS_A_MONTH: Final = 730
@@ -201,11 +201,10 @@ def _share(entries: Sequence[ResourceUsage], *, with_amounts: bool) -> str:
     if not with_amounts:
         return f"{percent} % of {resource_name(name)}"
 
-    def amount(size: int) -> str:
-        return format_amount(name, size)
-
-    requested = _range([entry.requested for entry in entries], amount)
-    available = _range([entry.available for entry in entries], amount)
+    sizes = [size for entry in entries for size in (entry.requested, entry.available)]
+    text_of = dict(zip(sizes, format_amounts(name, sizes), strict=True))
+    requested = _range([entry.requested for entry in entries], text_of.__getitem__)
+    available = _range([entry.available for entry in entries], text_of.__getitem__)
     return f"{percent} % of {resource_name(name)} ({requested} of {available} after DaemonSets)"
 
 

@@ -8,7 +8,7 @@ from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.label_values import explain_unknown_values, known_values
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
-from spotwright.scheduling.inputs.nodepools import field_path
+from spotwright.scheduling.inputs.nodepools import as_written, field_path
 
 
 def explain_empty_nodepools(weight_groups: Iterable[WeightGroup]) -> dict[str, str]:
@@ -32,7 +32,8 @@ def explain_empty_nodepool(template: NodeClaimTemplate) -> str:
                 return f"{field_path(template.nodepool, requirement.key)}: {unknown}"
             values = {value for label in stated for value in label.values}
             has = f"; they have {list_some(values)}" if values else ""
-            return f"the pool's requirements filtered out all available instance types: none has {requirement}{has}"
+            asked = as_written(template.nodepool, requirement)
+            return f"the pool's requirements filtered out all available instance types: none has {asked}{has}"
         if len(met) < len(stated):
             left = [instance_type for instance_type in left if instance_type.requirements.get(requirement.key) in met]
     sold = {
@@ -58,8 +59,8 @@ def _explain_unsold(template: NodeClaimTemplate, types: Sequence[InstanceType]) 
                 return f"{field_path(template.nodepool, key)}: {unknown}"
             offered_values = ", ".join(sorted(values))
             return (
-                f"the pool's requirements filtered out all available offerings: none has {requirement};"
-                f" known: {offered_values}"
+                "the pool's requirements filtered out all available offerings: none has"
+                f" {as_written(template.nodepool, requirement)}; known: {offered_values}"
             )
     return (
         f"none of the {len({instance_type.name for instance_type in types})} instance types that meet the pool's"

@@ -1,12 +1,13 @@
 """Values of labels that no instance type has, and those that were probably meant."""
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
-from spotwright.model.requirements import Requirement
+from spotwright.model.requirements import Operator, Requirement
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 
 # What people call the values of a label.
 _NOUNS: Final = {
@@ -56,6 +57,21 @@ def explain_unknown_values(requirement: Requirement, known: Collection[str]) -> 
     if similar:
         return f"{text}; did you mean {similar}?"
     return f"{text}; known: {', '.join(sorted(existing))}" if key in _FEW_VALUES else text
+
+
+def note_unknown_values(templates: Iterable[NodeClaimTemplate]) -> Iterator[str]:
+    """A sentence for each of the NodePools' requirements that lists values no instance type has beside others.
+
+    Not of zones: where a class has no subnet, a zone is not wrong.
+    """
+    for template in sorted(templates, key=lambda template: template.nodepool.name):
+        for number, item in enumerate(template.nodepool.requirements):
+            if item.operator == Operator.IN and len(item.values) > 1 and item.key != labels.ZONE:
+                known = known_values(labels.normalize(item.key), template.instance_types)
+                unknown = frozenset(item.values) - known - _STANDARD_VALUES.get(item.key, frozenset())
+                sentence = explain_unknown_values(Requirement(labels.normalize(item.key), False, unknown), known)
+                if sentence and len(unknown) < len(item.values):
+                    yield f"NodePool {template.nodepool.name}: spec.template.spec.requirements[{number}]: {sentence}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from spotwright.scheduling.explain.label_values import known_values
 from spotwright.scheduling.explain.node_choice import format_amount
 from spotwright.scheduling.explain.reasons import Nearness, PoolReason
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
-from spotwright.scheduling.inputs.nodepools import field_path
+from spotwright.scheduling.inputs.nodepools import as_written, field_path
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 
@@ -106,7 +106,8 @@ def _type_ruled_out(pending_class: PendingClass, template: NodeClaimTemplate) ->
         ]
         if len(unmet) == 1:
             path = field_path(template.nodepool, unmet[0].key)
-            return f"; {instance_type.name} would hold it, but for the pool's {unmet[0]} ({path})"
+            asked = as_written(template.nodepool, unmet[0])
+            return f"; {instance_type.name} would hold it, but for the pool's {asked} ({path})"
     return ""
 
 

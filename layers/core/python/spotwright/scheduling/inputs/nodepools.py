@@ -8,7 +8,7 @@ from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import find_condition
-from spotwright.model.requirements import RequirementError, Requirements, conjunction, from_labels
+from spotwright.model.requirements import Requirement, RequirementError, Requirements, conjunction, from_labels
 from spotwright.model.snapshot import STATIC_CAPACITY, Snapshot
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, template_labels
 
@@ -62,6 +62,12 @@ def field_path(pool: NodePool, key: str) -> str:
     """The field of a NodePool that says which values of a label its nodes may have: its last one on that label."""
     numbers = [number for number, item in enumerate(pool.requirements) if labels.normalize(item.key) == key]
     return f"{_REQUIREMENTS}[{numbers[-1]}]" if numbers else _LABELS
+
+
+def as_written(pool: NodePool, requirement: Requirement) -> str:
+    """What a NodePool's requirements say of a label, in its own words; ``requirement``: what they allow together."""
+    items = [str(item) for item in pool.requirements if labels.normalize(item.key) == requirement.key]
+    return " and ".join(items) or str(requirement)
 
 
 def _explain_contradiction(pool: NodePool) -> str:

@@ -14,6 +14,7 @@ from spotwright.model import labels
 from spotwright.model.kubernetes.eviction import is_do_not_disrupt_active
 from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.pod_constraints import selects
+from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement, Operator, RequirementError
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.inputs.storage_index import StorageIndex
@@ -112,13 +113,13 @@ def _expression_errors(expression: NodeSelectorRequirement, where: str) -> Itera
         return
     known_values = _KNOWN_VALUES.get(key, frozenset(expression.values))
     if not _LABEL_KEY.match(key):
-        yield f"its {where} is invalid: {expression.key!r} is not a label key"
+        yield f"its {where} is invalid: {quote(expression.key)} is not a label key"
     elif labels.is_restricted(key) and key != labels.EC2NODECLASS:
         similar = difflib.get_close_matches(key, sorted(labels.WELL_KNOWN), n=1, cutoff=_SIMILAR)
         hint = f"; did you mean {similar[0].rpartition('/')[2]}?" if similar else ""
         yield f"its {where} may not ask for label {key}: that label is set by the provisioner alone{hint}"
     elif invalid := [value for value in expression.values if not _LABEL_VALUE.match(value)]:
-        yield f"its {where} is invalid: {invalid[0]!r} is not a value of a label ({key})"
+        yield f"its {where} is invalid: {quote(invalid[0])} is not a value of a label ({key})"
     elif expression.operator == Operator.IN and not known_values.intersection(expression.values):
         yield f"its {where} is invalid: {key} has none of the values {', '.join(sorted(known_values))}"
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from spotwright.model import resources
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.quoting import quote
 from spotwright.model.requirements import RequirementError, Requirements, conjunction
 
 PRICE_ADJUSTMENT: Final = re.compile(r"^(?P<number>[+-](\d+\.?\d*|\.\d+))(?P<percent>%?)$", re.ASCII)
@@ -36,11 +37,11 @@ def _errors(overlay: NodeOverlay) -> Iterator[str]:
     if overlay.price and overlay.price_adjustment:
         yield "spec.price and spec.priceAdjustment exclude each other: state one of them"
     if overlay.price and not _PRICE.match(overlay.price):
-        yield f"spec.price: {overlay.price!r} is not a price in USD per hour such as 0.25"
+        yield f"spec.price: {quote(overlay.price)} is not a price in USD per hour such as 0.25"
     if overlay.price_adjustment and not PRICE_ADJUSTMENT.match(overlay.price_adjustment):
         yield (
-            f"spec.priceAdjustment: {overlay.price_adjustment!r} is not a signed amount of USD per hour or percentage"
-            " such as +0.05, -0.05, +10% or -10%"
+            f"spec.priceAdjustment: {quote(overlay.price_adjustment)} is not a signed amount of USD per hour or"
+            " percentage such as +0.05, -0.05, +10% or -10%"
         )
     for name, amount in sorted(overlay.capacity.items()):
         if name in _MEASURED:
