@@ -1,5 +1,7 @@
 """Laws of limits: they hold whatever is launched, with minValues, and cost nothing where they bind nobody."""
 
+from random import Random
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,3 +78,22 @@ def test_limits_that_bind_nobody_change_nothing(cluster: Snapshot, name: str) ->
     within = planned(msgspec.structs.replace(free, nodepools=pools))
     assert [node.pods for node in within.new_nodes] == [node.pods for node in without.new_nodes]
     assert within.price_picousd_per_hour == without.price_picousd_per_hour
+
+
+@LAWS
+@given(limited_clusters, st.randoms(use_true_random=False))
+def test_the_order_in_which_things_are_listed_means_nothing_within_limits(cluster: Snapshot, random: Random) -> None:
+    """Which of equal nodes gets more types, and which of equal pods is left, are ties that the order must not break."""
+    first = msgspec.structs.replace(
+        cluster, nodepools=(*cluster.nodepools, pool("first", weight=10, limits={"cpu": "6"}), pool("same"))
+    )
+    mixed = {name: random.sample(getattr(first, name), len(getattr(first, name))) for name in ("pods", "nodepools")}
+    other = msgspec.structs.replace(first, **{name: tuple(items) for name, items in mixed.items()})
+    assert planned(other) == planned(first)
+
+
+@LAWS
+@given(limited_clusters)
+def test_a_plan_within_limits_is_made_again_from_what_is_stored(cluster: Snapshot) -> None:
+    stored = msgspec.json.decode(msgspec.json.encode(cluster), type=Snapshot)
+    assert planned(stored) == planned(cluster)
