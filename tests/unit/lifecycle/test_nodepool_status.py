@@ -52,7 +52,6 @@ def test_a_good_pool_is_valid() -> None:
     ("pool", "named"),
     [
         (builders.nodepool(replicas=3), "spec.replicas"),
-        (builders.nodepool(consolidation_policy="Balanced"), "Balanced"),
         (
             builders.nodepool(requirements=(NodeSelectorRequirement("x", Operator.IN, ()),)),
             "spec.template.spec.requirements[x]",
@@ -93,6 +92,18 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     assert "did you mean limits?" in message
     (event,) = validation_events(nodepool_conditions(pool, CLASS, feature_gates=()))
     assert (event.type, event.message) == ("Warning", message)
+
+
+@pytest.mark.parametrize("problems", [(), ("unknown field spec.limit",)])
+def test_a_policy_with_less_effect_than_in_karpenter_is_said_but_stops_nothing(problems: tuple[str, ...]) -> None:
+    pool = builders.nodepool(consolidation_policy="Balanced", problems=problems)
+    assert verdict(pool)[0] == "True"
+    status, reason, message = verdict(pool, "FieldsRecognized")
+    assert (status, reason) == ("False", "UnrecognizedFields" if problems else "UnsupportedConsolidationPolicy")
+    said = "field spec.disruption.consolidationPolicy: Balanced removes empty nodes only, as WhenEmpty does"
+    assert message.startswith("; ".join((*problems, said)))
+    (event,) = validation_events(nodepool_conditions(pool, CLASS, feature_gates=()))
+    assert (event.type, event.reason) == ("Warning", reason)
 
 
 @pytest.mark.parametrize(

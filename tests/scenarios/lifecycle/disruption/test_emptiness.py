@@ -67,6 +67,14 @@ def test_consolidate_after_counts_from_the_last_pod(world: World) -> None:
     assert 300 <= (world.clock.now() - left).total_seconds() <= 300 + 60 + 60 + 30
 
 
+@pytest.mark.parametrize("policy", ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"])
+def test_an_empty_node_goes_by_every_policy(world: World, policy: str) -> None:
+    world.cluster.update("nodepools", "default", consolidation_policy=policy, conditions=())
+    grown(world, 1)
+    world.deploy(ONE_EACH, 0)
+    assert world.run(200, until=lambda: not world.claims())
+
+
 def test_never_is_never(world: World) -> None:
     world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
     grown(world, 1)

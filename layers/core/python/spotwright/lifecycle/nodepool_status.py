@@ -22,6 +22,7 @@ from spotwright.telemetry.rows import Event
 
 VALIDATION_FAILED: Final = "NodePoolValidationFailed"
 UNRECOGNIZED_FIELDS: Final = "UnrecognizedFields"
+UNSUPPORTED_POLICY: Final = "UnsupportedConsolidationPolicy"
 _ZEROES: Final = {
     resources.CPU: 0,
     resources.MEMORY: 0,
@@ -64,12 +65,21 @@ def nodepool_conditions(
         if errors
         else true_condition("ValidationSucceeded")
     )
-    fields = (
-        false_condition("FieldsRecognized", UNRECOGNIZED_FIELDS, "; ".join(pool.problems))
-        if pool.problems
-        else true_condition("FieldsRecognized")
-    )
-    return (validation, _class_ready(pool, nodeclass), fields)
+    return (validation, _class_ready(pool, nodeclass), _fields_recognized(pool))
+
+
+def _fields_recognized(pool: NodePool) -> ConditionChange:
+    """What of the pool has no effect, or not all of its effect; the pool works nevertheless."""
+    problems, reason = list(pool.problems), UNRECOGNIZED_FIELDS
+    if pool.consolidation_policy == "Balanced":
+        reason = reason if problems else UNSUPPORTED_POLICY
+        problems.append(
+            "field spec.disruption.consolidationPolicy: Balanced removes empty nodes only, as WhenEmpty does; nodes"
+            " with pods are not consolidated yet"
+        )
+    if problems:
+        return false_condition("FieldsRecognized", reason, "; ".join(problems))
+    return true_condition("FieldsRecognized")
 
 
 def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:
@@ -100,8 +110,6 @@ def _validation_errors(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
         yield pool.read_error
     if pool.replicas is not None and STATIC_CAPACITY not in gates:
         yield f"field spec.replicas (a static pool) needs the feature gate {STATIC_CAPACITY}, which is off"
-    if pool.consolidation_policy == "Balanced":
-        yield "field spec.disruption.consolidationPolicy: Balanced is not supported yet"
     for key, value in sorted(pool.labels.items()):
         yield from _label_errors(f"spec.template.metadata.labels[{key}]", key, (value,))
     for selector in pool.requirements:
