@@ -15,14 +15,13 @@ from spotwright.aws.launch import capacity_reservations
 from spotwright.aws.launch.capacity_reservations import ReservationTarget
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, resources
-from spotwright.model.ec2.instance_type import InstanceType, Offering
+from spotwright.model.ec2.instance_type import InstanceType, Offering, is_exotic
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
 
 # Types in one request: enough choice for EC2, small enough for its limits. Karpenter's figure.
 MAX_INSTANCE_TYPES: Final = 60
-EXOTIC_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
 
 _NONE_LEFT: Final = "InsufficientCapacity"
 
@@ -180,12 +179,6 @@ def _filter_exotic_types(offerings: list[LaunchOffering]) -> list[LaunchOffering
     """Without metal and accelerated types, unless no other types remain."""
     generic = [offering for offering in offerings if not is_exotic(offering.instance_type)]
     return generic or offerings
-
-
-def is_exotic(instance_type: InstanceType) -> bool:
-    """Metal, or with GPUs or accelerators: dear, slow to start, and rarely what a generic pod needs."""
-    accelerated = any(instance_type.capacity.get(name) for name in EXOTIC_RESOURCES)
-    return accelerated or "metal" in instance_type.name.partition(".")[2]
 
 
 def _filter_expensive_spot(offerings: list[LaunchOffering]) -> list[LaunchOffering]:

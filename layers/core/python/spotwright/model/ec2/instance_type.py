@@ -12,6 +12,8 @@ from spotwright.model.requirements import Requirements
 PICOUSD: Final = 10**12
 
 
+_ACCELERATOR_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
+_ACCELERATOR_LABELS: Final = (labels.INSTANCE_PREFIX + "gpu-count", labels.INSTANCE_PREFIX + "accelerator-count")
 # Stands for every instance type, or every zone, in health rows.
 WILDCARD: Final = "*"
 
@@ -56,6 +58,19 @@ class InstanceType(msgspec.Struct, frozen=True):
     capacity_overlay_applied: bool = False
     kubelet_reserved: dict[str, dict[str, str]] = {}
     attachable_volumes: dict[str, int] = {}
+
+
+def is_exotic(instance_type: InstanceType) -> bool:
+    """Bare metal, or with GPUs or accelerators: dear, slow to start, and rarely what a pod needs that asks for none.
+
+    Not every accelerator is a resource of the node, and not every one has a label.
+    """
+    if instance_type.name.partition(".")[2].startswith("metal"):
+        return True
+    stated = (instance_type.requirements.by_key.get(key) for key in _ACCELERATOR_LABELS)
+    return any(instance_type.capacity.get(name) for name in _ACCELERATOR_RESOURCES) or any(
+        requirement is not None and not requirement.allows_absence for requirement in stated
+    )
 
 
 def drop_reserved_offerings(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:

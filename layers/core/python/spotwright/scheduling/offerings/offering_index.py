@@ -10,18 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final
 
 from spotwright.model import labels
-from spotwright.model.ec2.instance_type import InstanceType, Offering
+from spotwright.model.ec2.instance_type import InstanceType, Offering, is_exotic
 from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.offerings.bit_sets import to_bits
 from spotwright.scheduling.offerings.capacity_index import CapacityIndex
 from spotwright.scheduling.offerings.label_index import LabelIndex
 from spotwright.scheduling.offerings.pool_types import PoolOfferings, PoolTypeKey, TypeAdjustment
-
-_ACCELERATORS: Final = (labels.INSTANCE_PREFIX + "gpu-count", labels.INSTANCE_PREFIX + "accelerator-count")
 
 
 class OfferingIndex:
@@ -67,7 +64,7 @@ class OfferingIndex:
     @cached_property
     def general_purpose(self) -> int:
         """Offerings without GPUs or accelerators that are not bare metal: what a pod gets unless it needs more."""
-        return sum(pool_type.offerings for pool_type in self.pool_types if not _is_special(pool_type.instance_type))
+        return sum(pool_type.offerings for pool_type in self.pool_types if not is_exotic(pool_type.instance_type))
 
     @cached_property
     def split_types(self) -> list[frozenset[str]]:
@@ -106,11 +103,3 @@ def _split_type_names(instance_types: Iterable[InstanceType]) -> frozenset[str]:
 def _reservation_id(offering: Offering) -> str:
     stated = offering.requirements.by_key.get(labels.RESERVATION_ID)
     return (stated.sole_value or "") if stated is not None else ""
-
-
-def _is_special(instance_type: InstanceType) -> bool:
-    """Whether it is bare metal, or has GPUs or accelerators."""
-    if instance_type.name.partition(".")[2].startswith("metal"):
-        return True
-    stated = (instance_type.requirements.by_key.get(key) for key in _ACCELERATORS)
-    return any(requirement is not None and not requirement.allows_absence for requirement in stated)
