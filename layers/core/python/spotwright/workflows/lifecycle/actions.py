@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -21,9 +22,12 @@ from spotwright.telemetry.rows import Event
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import epoch_ms
 
 # From launch to the Node it takes 20 to 60 s; a node that has not come by then may have another name than expected.
 JOINING_PERIOD: Final = timedelta(seconds=60)
+# So long the status of NodePools waits for further claims that move (Karpenter counts every 5 s).
+STATUS_SECONDS: Final = 3
 
 
 class HasName(Protocol):
@@ -89,6 +93,17 @@ def request_disruption(ports: LifecyclePorts) -> None:
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
 
 
+def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:
+    """Bring the status of the NodePools up to date soon, in which claims count: once for all claims that move now.
+
+    Where the state table does not answer, or the doorbell is lost, the next poll finds that the counts differ.
+    """
+    moment = epoch_ms(now)
+    with suppress(ApiError):
+        if ports.state.begin_planning("nodepools", now=moment, until=moment + STATUS_SECONDS * 1000):
+            ring_lifecycle(ports, "nodepools", [""], delay_seconds=STATUS_SECONDS)
+
+
 def update_conditions(
     ports: LifecyclePorts, claim: NodeClaim, changes: Iterable[ConditionChange], *, now: datetime
 ) -> None:
@@ -99,6 +114,8 @@ def update_conditions(
     if written:
         ports.cluster.set_conditions("nodeclaims", claim.metadata, written)
         record_events(ports, "nodeclaims", claim.metadata, transition_events(claim.conditions, written), now=now)
+        if any(change.type in conditions.NODECLAIM_CONDITIONS and change.status == "True" for change in written):
+            request_pool_status(ports, now=now)
 
 
 def record_events(

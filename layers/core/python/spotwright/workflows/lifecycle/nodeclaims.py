@@ -32,6 +32,7 @@ from spotwright.workflows.lifecycle.actions import (
     record_events,
     request_disruption,
     request_planning,
+    request_pool_status,
     ring_lifecycle,
     ring_next_tick,
     uncordon,
@@ -85,6 +86,8 @@ def step_nodeclaim(
         wait = float("inf")
     if wait is not None and (ticks or starts):
         ring_next_tick(ports, name, ticks + 1, within_seconds=wait)
+    if starts:
+        request_pool_status(ports, now=now)
     # The limits of a static pool may allow a replacement only when the node is gone.
     if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
         request_planning(ports)

@@ -22,7 +22,8 @@ class StatePort(Protocol):
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
 
-        ``work``: provision | notices | disrupt. It spares others the same work and no more; ``commit`` decides.
+        ``work``: provision | notices | disrupt; or nodepools, for whoever rings for their status. It spares others the
+        same work and no more; ``commit`` decides.
         """
         ...
 

@@ -77,6 +77,8 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     pools = ports.cluster.nodepools()
     _ring_unready(ports, classes, pools)
     claims = ports.cluster.nodeclaims()
+    if _is_miscounted(pools, claims):
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
     unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _is_unsettled(claim)]
     if unsettled:
         ports.doorbells.ring("lifecycle", unsettled)
@@ -198,6 +200,12 @@ def _ring_reserved(
     ]
     if ending:
         bells.ring("lifecycle", [Doorbell(cluster, "claim", nodeclaim.name) for nodeclaim in ending])
+
+
+def _is_miscounted(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -> bool:
+    """Whether the status of a pool has another number of nodes than it has claims that are not being deleted."""
+    nodes = Counter(claim.nodepool for claim in claims if claim.metadata.deletion_timestamp is None)
+    return any(pool.node_count != nodes[pool.name] for pool in pools)
 
 
 def _is_off_target(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 from spotwright.aws.nodeclass import hashes
 from spotwright.disruption import budgets, nodeclaim_drift
@@ -14,19 +15,23 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import for_each, log, record_events, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import STATUS_SECONDS, for_each, log, record_events, ring_lifecycle
 from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import epoch_ms
+
+# Listing the claims and nodes of a large cluster takes about a tenth of this.
+PAUSE_MS_PER_CLAIM: Final = 10
 
 
 def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     """Bring the status of every pool up to date; a pool that is changed concurrently is left to the next time."""
     classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
-    changed = set()
+    changed, counted = set(), set()
 
     def update(pool: NodePool) -> None:
         try:
-            _write_resources(ports, pool, nodepool_status.usage(pool, claims, nodes))
+            counted.add(_write_resources(ports, pool, nodepool_status.usage(pool, claims, nodes)))
             judged = _write_conditions(ports, pool, classes.get(pool.node_class_ref.name), now)
             changed.update({judged, _write_hash(ports, pool, claims)})
         except (Conflict, NotFound) as lost:
@@ -37,13 +42,27 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     finally:
         if True in changed:
             ring_lifecycle(ports, "drift", [""])
+        if True in counted:
+            _pause(ports, len(claims), now)
 
 
-def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int]) -> None:
+def _pause(ports: LifecyclePorts, claims: int, now: datetime) -> None:
+    """In a large cluster, whose claims and nodes are long to list, claims that move wait longer for the next time."""
+    pause_ms, moment = claims * PAUSE_MS_PER_CLAIM, epoch_ms(now)
+    if pause_ms <= STATUS_SECONDS * 1000:
+        return
+    if ports.state.begin_planning("nodepools", now=moment, until=moment + pause_ms):
+        ring_lifecycle(ports, "nodepools", [""], delay_seconds=-(-pause_ms // 1000))
+
+
+def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int]) -> bool:
+    """Whether they were others before."""
     nodes = usage[resources.NODES]
     if (dict(pool.resources), pool.node_count) != (usage, nodes):
         status = {"resources": resources.text(usage), "nodes": nodes}
         ports.cluster.patch_status("nodepools", pool.metadata.without_resource_version(), status)
+        return True
+    return False
 
 
 def _write_conditions(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> bool:

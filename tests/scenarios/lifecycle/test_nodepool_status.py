@@ -1,0 +1,67 @@
+"""The status of a NodePool follows its claims within seconds, and is written seldom where much moves."""
+
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.status import nodepools
+
+ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
+
+
+def pool(world: World) -> NodePool:
+    (found,) = world.cluster.nodepools()
+    return found
+
+
+def test_nodes_count_seconds_after_they_are_ready_and_after_they_are_deleted(world: World) -> None:
+    world.run(1)
+    world.deploy(ONE_EACH, 2)
+    assert world.run(60, until=lambda: [node.is_initialized for node in world.cluster.nodes()] == [True, True])
+    assert world.run(5, until=lambda: pool(world).node_count == 2)
+    world.run(5)
+    assert pool(world).resources["cpu"] == sum(node.capacity["cpu"] for node in world.cluster.nodes()) > 0
+    world.forget_deployments()
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    assert world.run(6, until=lambda: pool(world).node_count == 0)
+    assert pool(world).resources["cpu"] == 0
+
+
+def test_a_burst_is_counted_a_few_times(world: World) -> None:
+    world.run(1)
+    before = world.effects.reads["cluster", "nodes"]
+    world.deploy(ONE_EACH, 40)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 40)
+    world.run(5)
+    assert pool(world).node_count == 40
+    assert world.effects.reads["cluster", "nodes"] - before < 20
+
+
+def test_a_large_cluster_is_counted_less_often(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodepools, "PAUSE_MS_PER_CLAIM", 10_000)
+    world.run(1)
+    world.deploy(ONE_EACH, 2)
+    assert world.run(60, until=lambda: pool(world).node_count == 2)
+    counted_at = world.clock.now()
+    world.deploy(ONE_EACH, 3)
+    assert world.run(60, until=lambda: pool(world).node_count == 3)
+    assert 15 <= (world.clock.now() - counted_at).total_seconds() <= 30
+    assert world.run(60, until=lambda: pool(world).resources["cpu"] == 3 * world.claims()[0].capacity["cpu"])
+
+
+def test_where_nobody_rings_the_poll_counts(world: World) -> None:
+    usual = world.state.begin_planning
+
+    def begin_planning(work: str, *, now: int, until: int) -> bool:
+        if work == "nodepools":
+            raise Unavailable("no answer")
+        return usual(work, now=now, until=until)
+
+    world.state.begin_planning = begin_planning  # type: ignore[method-assign]
+    world.run(1)
+    world.deploy(ONE_EACH, 1)
+    assert world.run(130, until=lambda: pool(world).node_count == 1)
+    assert len(world.running_pods()) == 1
