@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 
+from spotwright.aws.nodeclass import hashes
 from spotwright.lifecycle.instance_assignment import assign_instances
-from spotwright.lifecycle.nodeclaim_creation import to_new_node, to_nodeclaim
+from spotwright.lifecycle.nodeclaim_creation import decided_nodepool, to_new_node, to_nodeclaim
 from spotwright.lifecycle.nodeclass_readiness import nodeclass_readiness
 from spotwright.lifecycle.retry import retry_seconds, tick_seconds
 from spotwright.model import labels
+from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
@@ -54,6 +56,27 @@ def test_a_claim_is_born_with_all_it_needs_to_be_found_and_ended() -> None:
     assert (owner.kind, owner.uid, owner.api_version) == ("NodePool", "pool-uid", "karpenter.sh/v1")
     assert (claim.expire_after_seconds, claim.termination_grace_period_seconds) == (None, 60)
     assert (claim.requirements, claim.requests, claim.taints) == (NODE.requirements, NODE.requests, NODE.taints)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        builders.nodepool(labels={"team": "a"}),
+        builders.nodepool(labels={"team": "b", "custom": "x"}),
+        builders.nodepool(labels={}),
+    ],
+    ids=["removed", "changed", "all removed"],
+)
+def test_a_template_that_changed_since_the_decision_has_the_hash_of_the_decision(now: NodePool) -> None:
+    decided = builders.nodepool(labels={"team": "a", "custom": "x"}, taints=NODE.taints)
+    assert hashes.nodepool_hash(decided_nodepool(NODE, now)) == hashes.nodepool_hash(decided)
+
+
+def test_a_label_that_a_requirement_gives_the_node_is_none_of_the_template() -> None:
+    exists = NodeSelectorRequirement("custom", Operator.EXISTS)
+    pool = builders.nodepool(labels={"team": "a"}, requirements=(exists,), taints=NODE.taints)
+    node = msgspec.structs.replace(NODE, labels=NODE.labels | {labels.ZONE: "a", labels.ARCH: "arm64"})
+    assert hashes.nodepool_hash(decided_nodepool(node, pool)) == hashes.nodepool_hash(pool)
 
 
 def test_a_claim_without_a_decision_asks_for_what_it_says() -> None:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclass import Subnet
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
@@ -95,3 +96,23 @@ def test_orphans_there_are_left_until_the_shift_is_over(world: World) -> None:
     assert [instance.id for instance in world.ec2.live_instances()] == [kept]
     shift(world)
     assert world.run(1300, until=lambda: not world.ec2.live_instances())
+
+
+def test_ec2_is_not_asked_about_instances_there(world: World) -> None:
+    zone = builders.ZONES[0]
+    there = instance_in(world, zone)
+    shift(world, zone)
+    world.ec2.listed_ids = frozenset()
+    asked = list[str]()
+    usual = world.ec2.instance
+
+    def instance(instance_id: str) -> Instance | None:
+        asked.append(instance_id)
+        return usual(instance_id)
+
+    world.ec2.instance = instance  # type: ignore[method-assign]
+    world.run(300)
+    delete_all(world)
+    world.run(60)
+    assert asked
+    assert there not in asked

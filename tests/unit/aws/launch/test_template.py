@@ -20,6 +20,25 @@ def template_data(wanted: NewNode | None = None, **changes: Any) -> dict[str, An
     return template.data
 
 
+@pytest.mark.parametrize(
+    ("arn", "sent"),
+    [
+        ("", True),
+        ("arn:aws:eks:eu-west-1:1:cluster/a", True),
+        ("arn:aws-us-gov:eks:us-gov-west-1:1:cluster/a", True),
+        ("arn:aws-iso:eks:us-iso-east-1:1:cluster/a", False),
+        ("arn:aws-iso-b:eks:us-isob-east-1:1:cluster/a", False),
+        ("arn:aws-iso-f:eks:us-isof-south-1:1:cluster/a", False),
+    ],
+)
+def test_isolated_partitions_know_no_ipv6_of_the_metadata_service(arn: str, sent: bool) -> None:
+    fleet = fleet_plan.plan_fleet(
+        new_node("c5.large"), nodeclass(), types("c5.large"), msgspec.structs.replace(FACTS, arn=arn), PLENTY
+    )
+    assert isinstance(fleet, FleetPlan)
+    assert ("HttpProtocolIpv6" in fleet.templates[0].data["MetadataOptions"]) is sent
+
+
 def test_a_template_says_how_an_instance_is_made() -> None:
     data = template_data()
     assert data["IamInstanceProfile"] == {"Name": f"{CLUSTER}_profile"}

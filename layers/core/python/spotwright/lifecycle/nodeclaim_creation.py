@@ -51,11 +51,14 @@ def to_nodeclaim(
 def decided_nodepool(node: NewNode, pool: NodePool) -> NodePool:
     """The pool with the template that the decision used, where the pool changed after the decision.
 
-    A label that was removed from the template since then is missing.
+    A label that was removed from the template since then is one that nothing else gives the node. (One that was given
+    by a requirement which was removed counts as such, too: then the node drifts, as its requirements do.)
     """
+    others = {expression.key for expression in pool.requirements} | labels.WELL_KNOWN | {labels.EC2NODECLASS}
+    removed = {key: value for key, value in node.labels.items() if key not in pool.labels and key not in others}
     return msgspec.structs.replace(
         pool,
-        labels={key: node.labels.get(key, value) for key, value in pool.labels.items()},
+        labels={key: node.labels.get(key, value) for key, value in pool.labels.items()} | removed,
         taints=node.taints,
         startup_taints=node.startup_taints,
         node_class_ref=msgspec.structs.replace(pool.node_class_ref, name=node.nodeclass),

@@ -125,7 +125,9 @@ def plan_dry_run(
         user_data=text,
         capacity_type=labels.ON_DEMAND,
         options=TemplateOptions(
-            from_expressions((tenancy,)) if target.dedicated else Requirements(), ipv6=":" in cluster.service_cidr
+            from_expressions((tenancy,)) if target.dedicated else Requirements(),
+            ipv6=":" in cluster.service_cidr,
+            partition=cluster.partition,
         ),
     )
     first = {subnet.zone: subnet for subnet in reversed(nodeclass.subnets)}

@@ -176,6 +176,7 @@ def _template(
             efa,
             ":" in cluster.service_cidr,
             dict(purchase),
+            cluster.partition,
         ),
     )
 

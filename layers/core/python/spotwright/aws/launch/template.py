@@ -29,6 +29,7 @@ class TemplateOptions(msgspec.Struct, frozen=True):
 
     ``efa``: number of EFA interfaces that pods request. ``ipv6``: the cluster's services have IPv6 addresses.
     ``reservation_fields``: the fields that name the capacity reservation of the instances, or forbid reservations.
+    ``partition``: the partition of AWS, such as aws-iso.
     """
 
     requirements: Requirements = Requirements()
@@ -36,6 +37,7 @@ class TemplateOptions(msgspec.Struct, frozen=True):
     efa: int = 0
     ipv6: bool = False
     reservation_fields: dict[str, Any] = {}
+    partition: str = "aws"
 
 
 _DEFAULT_OPTIONS: Final = TemplateOptions()
@@ -105,7 +107,7 @@ def template_data(
     data: dict[str, Any] = {
         "IamInstanceProfile": {"Name": nodeclass.resolved_instance_profile},
         "ImageId": ami.id,
-        "MetadataOptions": _metadata_options(nodeclass),
+        "MetadataOptions": _metadata_options(nodeclass, options.partition),
         "Monitoring": {"Enabled": bool(nodeclass.detailed_monitoring)},
         "NetworkInterfaces": network_interfaces(nodeclass, efa_count=options.efa, ipv6=options.ipv6),
         "Placement": placement_fields(nodeclass, options.requirements),
@@ -122,11 +124,12 @@ def template_data(
     return data
 
 
-def _metadata_options(nodeclass: EC2NodeClass) -> dict[str, Any]:
+def _metadata_options(nodeclass: EC2NodeClass, partition: str) -> dict[str, Any]:
     options = nodeclass.metadata_options
-    return {
+    # EC2 of the isolated partitions refuses this field.
+    ipv6 = {} if partition.startswith("aws-iso") else {"HttpProtocolIpv6": options.http_protocol_ipv6}
+    return ipv6 | {
         "HttpEndpoint": options.http_endpoint,
-        "HttpProtocolIpv6": options.http_protocol_ipv6,
         "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
         "HttpTokens": options.http_tokens,
         "InstanceMetadataTags": "disabled",

@@ -76,6 +76,11 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     arn: str = ""
     dns_ip: str = ""
 
+    @property
+    def partition(self) -> str:
+        """The partition of AWS in the ARN: aws, aws-cn, aws-us-gov, aws-iso …"""
+        return self.arn.split(":")[1] if self.arn.count(":") > 1 else "aws"
+
 
 class OfferingHealth(msgspec.Struct, frozen=True):
     """What the clusters of an account know of an offering's failures. Times are epoch milliseconds.

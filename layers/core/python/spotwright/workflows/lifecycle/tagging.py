@@ -20,6 +20,8 @@ def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: dateti
     annotations = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
     if annotations.items() <= claim.metadata.annotations.items() or not node:
         return None
+    if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
+        return RETRY_SECONDS
     id = instance_id(claim.provider_id)
     # The provider id of a claim that a user created may be anything.
     instance = ports.ec2.instance(id) if id else None
@@ -27,8 +29,6 @@ def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: dateti
         return None
     tags = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
     missing = {key: value for key, value in tags.items() if key not in instance.tags}
-    if missing and instance.zone in shifted_zones(ports):
-        return RETRY_SECONDS
     if missing:
         wait = rate_limits.acquire(ports.state, rate_limits.CREATE_TAGS, caller=instance.id, now=now)
         if wait:

@@ -29,17 +29,16 @@ _RUNNING: Final = ("pending", "running")
 
 
 def read_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
-    """The instance with the claim's provider id, and whether it is certain that it is terminated."""
+    """The instance with the claim's provider id, and whether it is certain that it is terminated.
+
+    What EC2 reports of a zone with shifted traffic proves nothing: it is not asked.
+    """
+    if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
+        return None, False
     instance = ports.ec2.instance(instance_id(claim.provider_id))
     if instance is not None:
         _forget_not_found(ports, claim)
-        if instance.state != "terminated":
-            return instance, False
-    if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
-        # What EC2 reports of a zone with shifted traffic proves nothing.
-        return None, False
-    if instance is not None:
-        return instance, True
+        return instance, instance.state == "terminated"
     first = parse_time(claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND, ""))
     if first is None or first > now:
         stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -67,9 +66,9 @@ def check_instance(ports: LifecyclePorts, name: str, *, now: datetime) -> None:
         return
     instance, is_terminated = read_instance(ports, claim, now)
     if instance is not None:
-        if instance.state not in _RUNNING and instance.zone not in shifted_zones(ports):
+        if instance.state not in _RUNNING:
             _collect(ports, claim, f"instance {instance.id} is {instance.state}", instance.state in _STOPPED, now)
-    elif not is_terminated:
+    elif not is_terminated and claim.metadata.labels.get(labels.ZONE) not in shifted_zones(ports):
         ring_lifecycle(ports, "claim-instance", [name], delay_seconds=int(NOT_FOUND_INTERVAL.total_seconds()) + 1)
     elif not any(node.is_ready for node in nodes_of(ports, claim)):
         _collect(ports, claim, f"EC2 does not find instance {instance_id(claim.provider_id)}", False, now)
