@@ -1,6 +1,7 @@
 """Decisions, snapshots and catalogs in S3, under the hash of their content (BlobPort)."""
 
 import hashlib
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from spotwright.adapters.aws.errors import translate_errors
@@ -27,3 +28,11 @@ class S3Blobs:
     def get(self, key: str) -> bytes:
         with translate_errors(f"GetObject {key}"):
             return self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+
+    def newest(self, kind: str, count: int) -> tuple[tuple[str, datetime], ...]:
+        """The keys of the newest bodies of a kind with the times at which they were stored, newest first."""
+        prefix = f"{kind}/{self._cluster}/"
+        with translate_errors(f"ListObjectsV2 {prefix}"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+            stored = [(item["Key"], item["LastModified"]) for page in pages for item in page.get("Contents", ())]
+        return tuple(sorted(stored, key=lambda item: (item[1], item[0]), reverse=True)[:count])
