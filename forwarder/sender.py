@@ -72,7 +72,7 @@ class DoorbellSender:
     def _try_batch(self, queue: str, bells: Sequence[QueuedDoorbell]) -> Sequence[QueuedDoorbell]:
         """One SendMessageBatch; returns the doorbells that it refuses."""
         entries: list[Any] = [
-            {"Id": str(number), "MessageBody": self._body(queued_doorbell)}
+            {"Id": str(number), "MessageBody": self._body(queued_doorbell), "MessageGroupId": self._cluster}
             for number, queued_doorbell in enumerate(bells)
         ]
         with translate_errors(f"SendMessageBatch {queue}"):

@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -11,7 +12,7 @@ from spotwright.composition import catalog_clients, cluster_clients
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
-from spotwright.workflows.catalog.workflow import CatalogResult, apply_zonal_shifts, refresh_region, resolve_nodeclasses
+from spotwright.workflows.catalog.workflow import CatalogResult, update_catalog
 from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
@@ -20,30 +21,29 @@ metrics = Metrics()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: object) -> sqs_batch.BatchResponse:
+def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
     environment = cluster_clients.environment(os.environ)
     return sqs_batch.process_by_cluster(
         event,
         kinds=("region", "nodeclasses", "shifts"),
         clusters=environment.clusters,
-        work=_work,
+        work=partial(_work, context),
         logger=logger,
         metrics=metrics,
+        context=context,
+        ring_again=partial(cluster_clients.ring_again, "catalog"),
     )
 
 
-def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    ports = catalog_clients.ports(cluster, cluster_clients.environment(os.environ))
-    now = datetime.now(UTC)
-    classes = [bell for bell in bells if bell.kind == "nodeclasses"]
-    if classes:
-        names = [] if any(not bell.key for bell in classes) else sorted({bell.key for bell in classes})
-        attempt = min(bell.epoch for bell in classes)
-        _report(cluster, "nodeclasses", resolve_nodeclasses(ports, names, now=now, attempt=attempt))
-    if any(bell.kind == "region" for bell in bells):
-        _report(cluster, "region", refresh_region(ports, now=now))
-    elif any(bell.kind == "shifts" for bell in bells) and (result := apply_zonal_shifts(ports, now=now)):
-        _report(cluster, "shifts", result)
+def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    results = update_catalog(
+        catalog_clients.ports(cluster, cluster_clients.environment(os.environ)),
+        bells,
+        clock=lambda: datetime.now(UTC),
+        seconds_left=partial(sqs_batch.seconds_left, context),
+    )
+    for kind, result in results:
+        _report(cluster, kind, result)
 
 
 def _report(cluster: str, kind: str, result: CatalogResult) -> None:

@@ -34,6 +34,8 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
         work=partial(_work, context),
         logger=logger,
         metrics=metrics,
+        context=context,
+        ring_again=partial(cluster_clients.ring_again, "disrupt"),
     )
 
 

@@ -27,9 +27,15 @@ counter = count_log_lines(logger, "spotwright.planning")
 def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
     environment = cluster_clients.environment(os.environ)
     return sqs_batch.process_by_cluster(
-        event, kinds=("pods",), clusters=environment.clusters, work=partial(_work, context), logger=logger,
+        event,
+        kinds=("pods",),
+        clusters=environment.clusters,
+        work=partial(_work, context),
+        logger=logger,
         metrics=metrics,
-    )  # fmt: skip
+        context=context,
+        ring_again=partial(cluster_clients.ring_again, "provision"),
+    )
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,8 +15,8 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.sweep.full import full_sweep
-from spotwright.workflows.sweep.poll import SweepResult, poll
+from spotwright.workflows.sweep.poll import SweepResult
+from spotwright.workflows.sweep.workflow import sweep
 
 NODE_METRICS = (
     (telemetry.NODES_SPOT, labels.SPOT),
@@ -29,21 +30,29 @@ metrics = Metrics()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: object) -> sqs_batch.BatchResponse:
+def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
     environment = cluster_clients.environment(os.environ)
     return sqs_batch.process_by_cluster(
-        event, kinds=("poll", "full"), clusters=environment.clusters, work=_work, logger=logger, metrics=metrics
+        event,
+        kinds=("poll", "full"),
+        clusters=environment.clusters,
+        work=partial(_work, context),
+        logger=logger,
+        metrics=metrics,
+        context=context,
+        ring_again=partial(cluster_clients.ring_again, "sweep"),
     )
 
 
-def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    ports, now = cluster_clients.ports(cluster), datetime.now(UTC)
-    kinds = {bell.kind for bell in bells}
-    if "full" in kinds:
-        _report(cluster, "full", full_sweep(ports, now=now))
-    if "poll" in kinds:
-        scheduled = any(bell.kind == "poll" and bell.epoch == 0 for bell in bells)
-        _report(cluster, "poll", poll(ports, now=now, scheduled=scheduled))
+def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    results = sweep(
+        cluster_clients.ports(cluster),
+        bells,
+        clock=lambda: datetime.now(UTC),
+        seconds_left=partial(sqs_batch.seconds_left, context),
+    )
+    for kind, result in results:
+        _report(cluster, kind, result)
 
 
 def _report(cluster: str, kind: str, result: SweepResult) -> None:

@@ -12,9 +12,11 @@ from spotwright.settings import decision_settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
+from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
 from spotwright.workflows.sweep.full import MAXIMUM_ORPHANS, full_sweep
 from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, SweepResult, poll
+from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 
 def follower(name: str) -> object:
@@ -221,3 +223,15 @@ def test_a_static_pool_with_too_few_or_too_many_nodes_is_rung_for_behind_its_gat
     world.cluster.update("nodepools", "fixed", replicas=0)
     run_poll(world)
     assert len(world.doorbells.messages_of("provision", "pods")) == 1
+
+
+@pytest.mark.parametrize(("left_seconds", "swept"), [(60, True), (5, False)])
+def test_a_full_sweep_without_time_after_the_poll_is_rung_for(world: World, left_seconds: float, swept: bool) -> None:
+    handler = load_handler("sweep", world).handler
+    event = sqs_event([doorbell(world, "full"), doorbell(world, "poll", epoch=1)])
+    assert failed_messages(handler(event, Context(left_seconds))) == []
+    every_class = Doorbell(world.cluster.name, "nodeclasses")
+    assert swept == (
+        every_class in [message.doorbell for message in world.doorbells.messages_of("catalog", "nodeclasses")]
+    )
+    assert len(world.doorbells.messages_of("sweep", "full")) == (0 if swept else 1)

@@ -18,10 +18,30 @@ def message(number: int, **bell: Any) -> dict[str, Any]:
     return {"messageId": f"m{number}", "body": json.dumps(body)}
 
 
-def run(*records: dict[str, Any], work: sqs_batch.Work) -> set[str]:
+class Left:
+    """A context with so much time left at each look, the last one for ever."""
+
+    def __init__(self, *seconds: float) -> None:
+        self._seconds = list(seconds)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(1000 * (self._seconds.pop(0) if len(self._seconds) > 1 else self._seconds[0]))
+
+
+def ring_nothing(cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    raise AssertionError(f"{cluster}: {bells}")
+
+
+def run(
+    *records: dict[str, Any],
+    work: sqs_batch.Work,
+    left: tuple[float, ...] = (60.0,),
+    ring_again: sqs_batch.Work = ring_nothing,
+) -> set[str]:
     answer = sqs_batch.process_by_cluster(
         {"Records": list(records)}, kinds=("pods",), clusters=CLUSTERS, work=work,
         logger=Logger(service="test"), metrics=Metrics(namespace="test", service="test"),
+        context=Left(*left), ring_again=ring_again,
     )  # fmt: skip
     return {one["itemIdentifier"] for one in answer["batchItemFailures"]}
 
@@ -48,6 +68,32 @@ def test_equal_doorbells_are_worked_off_once_and_star_is_every_cluster() -> None
     seen: list[tuple[str, tuple[Doorbell, ...]]] = []
     run(message(1), message(2), message(3, cluster="*"), work=lambda *rung: seen.append(rung))
     assert [(cluster, len(bells)) for cluster, bells in seen] == [("blue", 1), ("green", 1)]
+
+
+def test_a_flood_of_a_cluster_comes_after_the_others() -> None:
+    done: list[str] = []
+    flood = (message(number, key=str(number)) for number in range(9))
+    run(*flood, message(9, cluster="green"), work=lambda cluster, _: done.append(cluster))
+    assert done == ["green", "blue"]
+
+
+def test_a_cluster_for_which_no_time_is_left_is_rung_for_again_and_its_messages_are_done() -> None:
+    done: list[str] = []
+    again: list[tuple[str, tuple[Doorbell, ...]]] = []
+    failed = run(
+        message(1), message(2, cluster="green"), left=(14.0,),
+        work=lambda cluster, _: done.append(cluster), ring_again=lambda *rung: again.append(rung),
+    )  # fmt: skip
+    assert failed == set()
+    assert done == ["blue"], "the first cluster is always worked on"
+    assert again == [("green", (Doorbell("green", "pods"),))]
+
+
+def test_messages_that_cannot_be_rung_again_come_back() -> None:
+    def refuse(cluster: str, _: object) -> None:
+        raise Unavailable("no such queue")
+
+    assert run(message(1), message(2, cluster="green"), left=(1.0,), work=lambda *_: None, ring_again=refuse) == {"m2"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from spotwright.errors import Unavailable
 from spotwright.model.karpenter.nodeclass import SelectorTerm
 from spotwright.telemetry import log_lines
 from tests.functions.catalog.fakes import CatalogWorld
+from tests.functions.handlers import Context
 from tests.unit.aws.samples import CLUSTER
 
 
@@ -40,11 +41,9 @@ def handler(world: CatalogWorld, monkeypatch: pytest.MonkeyPatch) -> Any:
     environment = SimpleNamespace(clusters={CLUSTER: None})
     monkeypatch.setattr(module.cluster_clients, "environment", lambda _: environment)
     monkeypatch.setattr(module.catalog_clients, "ports", lambda cluster, _: world)
-    context = SimpleNamespace(
-        function_name="catalog", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", aws_request_id="r"
-    )
-    return lambda *bodies: module.handler(
-        {"Records": [{"messageId": str(number), "body": body} for number, body in enumerate(bodies)]}, context
+    return lambda *bodies, left_seconds=60: module.handler(
+        {"Records": [{"messageId": str(number), "body": body} for number, body in enumerate(bodies)]},
+        Context(left_seconds),
     )
 
 
@@ -96,3 +95,15 @@ def test_a_class_that_aws_does_not_answer_about_is_named_and_counted(
     assert "EC2 does not answer" in failed["error"]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [line["ClassResolutionFailed"] for line in lines if "ClassResolutionFailed" in line] == [[1.0]]
+
+
+def test_when_time_is_short_the_region_is_rung_for_and_classes_are_tried_again(
+    world: CatalogWorld, handler: Any
+) -> None:
+    world.apply()
+    assert handler(bell("nodeclasses"), bell("region"), left_seconds=19) == {"batchItemFailures": []}
+    assert world.region_source.reads == 1, "classes alone take the last region facts, or the first ones"
+    assert {("catalog", "region", ""), ("catalog", "nodeclasses", "default")} <= world.rung()
+    assert world.nodeclass().metadata.finalizers == ()
+    assert handler(bell("nodeclasses", "default")) == {"batchItemFailures": []}
+    assert world.condition("Ready").status == "True"

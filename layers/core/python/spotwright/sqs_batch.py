@@ -17,6 +17,8 @@ from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
 
 SCHEMAS: Final = (1,)
+# An invocation that is cut off would hold messages back for the visibility timeout, six times its own.
+BEGIN_SECONDS: Final = 15
 
 # An invocation may have no metrics.
 warnings.filterwarnings("ignore", message="No application metrics to publish")
@@ -53,12 +55,14 @@ def parse_doorbell(body: str, *, kinds: Collection[str], clusters: Collection[st
 
 def process_by_cluster(
     event: Mapping[str, Any], *, kinds: Collection[str], clusters: Collection[str], work: Work, logger: Logger,
-    metrics: Metrics,
+    metrics: Metrics, context: LambdaContext, ring_again: Work,
 ) -> BatchResponse:  # fmt: skip
     """Handle a batch: each cluster once with all its doorbells, each doorbell once.
 
-    A message that is not a doorbell for this function fails alone. When the work on a cluster fails, exactly its
-    messages fail; they return after the visibility timeout.
+    Clusters with few doorbells come first, so that a flood of one cluster holds up no other. Work on a further cluster
+    is begun only with BEGIN_SECONDS left; otherwise its doorbells go to ``ring_again``, for another invocation. What is
+    not a doorbell for this function fails alone. When the work on a cluster fails, exactly its messages fail; they
+    return after the visibility timeout.
     """
     failed: set[str] = set()
     messages_by_cluster: dict[str, dict[Doorbell, set[str]]] = {}
@@ -72,9 +76,11 @@ def process_by_cluster(
         for cluster in sorted(clusters) if bell.cluster == "*" else (bell.cluster,):
             doorbell = msgspec.structs.replace(bell, cluster=cluster)
             messages_by_cluster.setdefault(cluster, {}).setdefault(doorbell, set()).add(record["messageId"])
-    for cluster, bells in messages_by_cluster.items():
+    in_order = sorted(messages_by_cluster.items(), key=lambda item: len(item[1]))
+    for number, (cluster, bells) in enumerate(in_order):
+        is_late = number > 0 and seconds_left(context) < BEGIN_SECONDS
         try:
-            work(cluster, tuple(bells))
+            (ring_again if is_late else work)(cluster, tuple(bells))
         except Exception as error:  # noqa: BLE001 the outermost loop: one cluster must not keep the others
             _report(cluster, error, logger, metrics)
             failed.update(*bells.values())

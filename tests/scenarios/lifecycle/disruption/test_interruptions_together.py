@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -296,3 +297,22 @@ def test_a_planner_of_notices_that_died_is_waited_for_a_few_seconds_only() -> No
         world.run(5)
     assert world.run(60, until=lambda: bool(decisions(world, "interrupt")))
     assert world.clock.now() - began <= timedelta(seconds=60), "the sweep's next minute, and no later"
+
+
+def test_a_replacement_that_takes_long_is_looked_at_less_and_less_often() -> None:
+    """At first every two seconds, then after a tenth of the time that has passed."""
+    world = running(1)
+    warn(world, *world.claims())
+    world.run(2)
+    (replacement,) = [instance for instance in world.ec2.live_instances() if instance.state == "pending"]
+    world.kubelets.broken_instances.add(replacement.id)
+    world.run(70)
+    (command,) = world.state.commands()
+    looks = [
+        effect for effect in world.effects.select("state", "save") if effect.subject == f"command#{command.id} waiting"
+    ]
+    seconds = [(later.at - earlier.at).total_seconds() for earlier, later in pairwise(looks)]
+    assert seconds[1] <= 2
+    assert 5 <= seconds[-1] <= 8
+    assert len(looks) <= 25
+    assert world.run(120, until=lambda: not world.state.commands()), "the deadline ends it all the same"

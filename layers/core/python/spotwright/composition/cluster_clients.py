@@ -7,7 +7,7 @@ content-addressed, facts about the cluster are read again after ten minutes.
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Final
 
@@ -29,6 +29,7 @@ from spotwright.model.snapshot import Settings
 from spotwright.settings import Environment
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
+from spotwright.workflows.ports.doorbells import Doorbell
 
 log: Final = logging.getLogger("spotwright.composition")
 
@@ -124,6 +125,15 @@ def ports(cluster: str) -> ClusterClients:
         kept = _make(cluster, kept.facts_so_far() if kept else None)
         _kept[cluster] = now + FACTS_SECONDS, kept
     return kept
+
+
+def ring_again(queue: str, cluster: str, bells: Sequence[Doorbell]) -> None:
+    """Put doorbells back into the function's own ``queue``; notices into theirs."""
+    notices = [bell for bell in bells if bell.kind == "notice"]
+    others = [bell for bell in bells if bell.kind != "notice"]
+    for name, waiting in (("notices", notices), (queue, others)):
+        if waiting:
+            ports(cluster).doorbells.ring(name, waiting)
 
 
 @cache

@@ -27,8 +27,7 @@ from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import provision, unserved_request
-from spotwright.workflows.sweep.full import full_sweep
-from spotwright.workflows.sweep.poll import poll
+from spotwright.workflows.sweep.workflow import sweep
 
 HEARTBEAT_SECONDS: Final = 15
 MINUTE: Final = 60
@@ -185,14 +184,10 @@ class World:
         lifecycle(self.ports, bells, now=self.clock.now(), seconds_left=self.seconds_left)
 
     def _disrupt(self, bells: tuple[Doorbell, ...]) -> None:
-        disrupt(self.ports, bells, clock=self.clock.now, seconds_left=self.seconds_left)
+        tuple(disrupt(self.ports, bells, clock=self.clock.now, seconds_left=self.seconds_left))
 
     def _sweep(self, bells: tuple[Doorbell, ...]) -> None:
-        for bell in bells:
-            if bell.kind == "full":
-                full_sweep(self.ports, now=self.clock.now())
-            else:
-                poll(self.ports, now=self.clock.now(), scheduled=bell.epoch == 0)
+        tuple(sweep(self.ports, bells, clock=self.clock.now, seconds_left=self.seconds_left))
 
     def _schedules(self) -> None:
         name = self.cluster.name

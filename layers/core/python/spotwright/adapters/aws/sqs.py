@@ -1,4 +1,9 @@
-"""Sends doorbells to the queues (DoorbellPort)."""
+"""Sends doorbells to the queues (DoorbellPort).
+
+The queues are standard ones. There a message group is no order: SQS hands out messages of quiet groups first while
+another group has many (fair queues), so that a cluster that floods a queue keeps no other one waiting.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import batched
@@ -31,6 +36,7 @@ class SqsDoorbells:
                     "Id": str(number),
                     "MessageBody": msgspec.json.encode(bell).decode(),
                     "DelaySeconds": min(max(delay_seconds, 0), MAXIMUM_DELAY_SECONDS),
+                    "MessageGroupId": bell.cluster,
                 }
                 for number, bell in enumerate(doorbells)
             ]

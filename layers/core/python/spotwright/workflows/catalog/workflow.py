@@ -5,7 +5,7 @@ Two doorbells: ``region`` reads instance types, offerings and prices of the regi
 and one content-addressed catalog, and ring the workflows that depend on them. Running twice changes nothing more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -20,6 +20,7 @@ from spotwright.model.kubernetes.meta import is_condition_true
 from spotwright.telemetry import events
 from spotwright.workflows.catalog import instance_profiles, instance_types, launch_templates
 from spotwright.workflows.catalog.nodeclasses import NodeClassResult, reconcile_nodeclass
+from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import CatalogPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -27,6 +28,8 @@ from spotwright.workflows.ports.doorbells import Doorbell
 # times; after that the sweep rings for it every minute.
 RETRY_SECONDS: Final = 5
 ATTEMPTS: Final = 8
+# A further class, or the region after the classes, is begun only with so much time left: the catalog is stored last.
+STEP_SECONDS: Final = 20
 # How long the first reading of a region by another invocation is waited for.
 REGION_READ_MS: Final = 30_000
 READ_ELSEWHERE: Final = "another invocation is reading the region"
@@ -45,7 +48,35 @@ class CatalogResult(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def refresh_region(ports: CatalogPorts, *, now: datetime) -> CatalogResult:
+def update_catalog(
+    ports: CatalogPorts, bells: Iterable[Doorbell], *, clock: Callable[[], datetime], seconds_left: SecondsLeft = None
+) -> Iterator[tuple[str, CatalogResult]]:
+    """Each result with the kind of its doorbell, classes first; what there is no time for is rung for again."""
+    bells = tuple(bells)
+    classes = [bell for bell in bells if bell.kind == "nodeclasses"]
+    others = {bell.kind: bell for bell in bells if bell.kind != "nodeclasses"}
+    if classes:
+        names = [] if any(not bell.key for bell in classes) else sorted({bell.key for bell in classes})
+        attempt = min(bell.epoch for bell in classes)
+        yield (
+            "nodeclasses",
+            resolve_nodeclasses(ports, names, now=clock(), attempt=attempt, seconds_left=seconds_left),
+        )
+    # Reading the region looks at zonal shifts as well.
+    bell = others.get("region") or others.get("shifts")
+    if bell is not None and classes and _is_short(seconds_left):
+        ports.doorbells.ring("catalog", [bell])
+    elif bell is not None and bell.kind == "region":
+        yield "region", refresh_region(ports, now=clock(), seconds_left=seconds_left)
+    elif bell is not None and (shifted := apply_zonal_shifts(ports, now=clock(), seconds_left=seconds_left)):
+        yield "shifts", shifted
+
+
+def _is_short(seconds_left: SecondsLeft) -> bool:
+    return seconds_left is not None and seconds_left() < STEP_SECONDS
+
+
+def refresh_region(ports: CatalogPorts, *, now: datetime, seconds_left: SecondsLeft = None) -> CatalogResult:
     """Read the region again, resolve every class against it, and delete unused launch templates.
 
     The first reading takes long, and a new deployment begins it before the cluster grants access: it is stored whatever
@@ -61,7 +92,7 @@ def refresh_region(ports: CatalogPorts, *, now: datetime) -> CatalogResult:
         ports.state.set_catalog_key(first, int(now.timestamp() * 1000))
         ports.state.end_region_read()
     try:
-        catalog_result = _run(ports, (), region, now, 0)
+        catalog_result = _run(ports, (), region, now, 0, seconds_left)
     except (Denied, NotFound) as error:
         if key:
             raise
@@ -76,12 +107,14 @@ def _postpone(ports: CatalogPorts, key: str, note: str) -> CatalogResult:
     return CatalogResult(key, changed=False, notes=(note,))
 
 
-def resolve_nodeclasses(ports: CatalogPorts, names: Sequence[str], *, now: datetime, attempt: int = 0) -> CatalogResult:
+def resolve_nodeclasses(
+    ports: CatalogPorts, names: Sequence[str], *, now: datetime, attempt: int = 0, seconds_left: SecondsLeft = None
+) -> CatalogResult:
     """Resolve the named classes, or all if none is named, with the last region facts.
 
     ``attempt``: how often this was postponed before (the doorbell's epoch).
     """
-    catalog_result = _run(ports, names, None, now, attempt)
+    catalog_result = _run(ports, names, None, now, attempt, seconds_left)
     if names or not instance_profiles.is_due(now):
         return catalog_result
     return msgspec.structs.replace(
@@ -89,7 +122,7 @@ def resolve_nodeclasses(ports: CatalogPorts, names: Sequence[str], *, now: datet
     )
 
 
-def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime) -> CatalogResult | None:
+def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime, seconds_left: SecondsLeft = None) -> CatalogResult | None:
     """Compute the catalog again when a zonal shift began or ended; None when none did."""
     if ports.zonal_shifts is None:
         return None
@@ -101,7 +134,7 @@ def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime) -> CatalogResult |
         for zone in sorted(after ^ before):
             row = events.ZONAL_SHIFT_ACTIVE if zone in after else events.ZONAL_SHIFT_CLEARED
             ports.cluster.record_event("nodepools", pool.metadata, row(zone=zone), now=now)
-    return _run(ports, (), None, now, 0)
+    return _run(ports, (), None, now, 0, seconds_left)
 
 
 def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.CatalogInputs, tuple[str, ...]]:
@@ -122,7 +155,12 @@ def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.C
 
 
 def _run(
-    ports: CatalogPorts, names: Sequence[str], fresh: RegionFacts | None, now: datetime, attempt: int
+    ports: CatalogPorts,
+    names: Sequence[str],
+    fresh: RegionFacts | None,
+    now: datetime,
+    attempt: int,
+    seconds_left: SecondsLeft,
 ) -> CatalogResult:
     """Write statuses first, since users wait for them, then the catalog.
 
@@ -133,7 +171,7 @@ def _run(
     inputs, notes = _gather_inputs(ports, now)
     for _ in range(_RACES):
         before = instance_types.read_catalog(ports.blobs, ports.state.catalog_key())
-        outcomes = _reconcile_nodeclasses(ports, names, now)
+        outcomes = _reconcile_nodeclasses(ports, names, now, seconds_left)
         changed_readiness.update(
             nodeclass_result.node_class.name for nodeclass_result in outcomes if nodeclass_result.readiness_changed
         )
@@ -195,8 +233,13 @@ def _read_region(ports: CatalogPorts, now: datetime, last: RegionFacts | None = 
         raise
 
 
-def _reconcile_nodeclasses(ports: CatalogPorts, names: Sequence[str], now: datetime) -> tuple[NodeClassResult, ...]:
-    """The result of every class; the named ones are resolved. A class that fails does not keep the others."""
+def _reconcile_nodeclasses(
+    ports: CatalogPorts, names: Sequence[str], now: datetime, seconds_left: SecondsLeft
+) -> tuple[NodeClassResult, ...]:
+    """The result of every class; the named ones are resolved. A class that fails does not keep the others.
+
+    Classes for which there is no time stay as they are, and are tried again.
+    """
     claims = ports.cluster.nodeclaims()
     results = []
     for nodeclass in sorted(ports.cluster.nodeclasses(), key=lambda nodeclass: nodeclass.name):
@@ -206,6 +249,10 @@ def _reconcile_nodeclasses(ports: CatalogPorts, names: Sequence[str], now: datet
         # No status says how much of a reservation is left: such classes are resolved for every catalog.
         if names and nodeclass.name not in names and not nodeclass.capacity_reservation_selector_terms:
             results.append(NodeClassResult(nodeclass, is_condition_true(nodeclass.conditions, readiness.READY)))
+            continue
+        if _is_short(seconds_left):
+            ready = is_condition_true(nodeclass.conditions, readiness.READY)
+            results.append(NodeClassResult(nodeclass, ready, retry=True))
             continue
         try:
             results.append(reconcile_nodeclass(ports, nodeclass, claims, now=now))

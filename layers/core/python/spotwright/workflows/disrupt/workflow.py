@@ -1,6 +1,6 @@
 """The doorbells of disruption: proposals are validated, then nodes are evaluated, as far as time goes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -27,16 +27,15 @@ def disrupt(
     *,
     clock: Callable[[], datetime],
     seconds_left: SecondsLeft = None,
-) -> tuple[tuple[str, DisruptResult], ...]:
-    """The results by kind of doorbell, in order; what another planner or the time keeps back is rung for again."""
+) -> Iterator[tuple[str, DisruptResult]]:
+    """Each result with the kind of its doorbell; what another planner or the time keeps back is rung for again."""
     waiting = _in_order(bells)
-    results: list[tuple[str, DisruptResult]] = []
+    number = len(waiting)
     with planner_at_work.noted(ports.state, WORK, now=clock(), seconds_left=seconds_left) as is_alone:
-        while is_alone and waiting and not (results and _is_short(seconds_left)):
+        while is_alone and waiting and not (len(waiting) < number and _is_short(seconds_left)):
             bell, *waiting = waiting
-            results.append((bell.kind, _step(ports, bell, clock(), seconds_left)))
+            yield bell.kind, _step(ports, bell, clock(), seconds_left)
     _ring_again(ports, waiting)
-    return tuple(results)
 
 
 def _in_order(bells: Iterable[Doorbell]) -> list[Doorbell]:

@@ -4,7 +4,7 @@ Source: Karpenter v1.14 ``pkg/controllers/disruption/queue.go``. A forced comman
 deadline without its replacements; any other is given up then.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -32,8 +32,9 @@ from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 INTERRUPTED: Final = "Interrupted"
 # A doorbell this much before the row's time counts as on time: clocks differ.
 EARLY_MS: Final = 1000
-# Between looks at replacements that are on their way.
+# Between looks at replacements that are on their way, at first; then a tenth of the time since the decision.
 LOOK_SECONDS: Final = 2
+LONGEST_LOOK_SECONDS: Final = 15
 # A command that was not begun within this time was validated too long ago.
 STALE_MS: Final = 5 * 60 * 1000
 
@@ -113,7 +114,8 @@ def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -
         _delete(ports, row, now)
     else:
         row = ports.state.save(msgspec.structs.replace(row, due=_next(row, now)))
-        ring_lifecycle(ports, "command", [row.id], delay_seconds=LOOK_SECONDS)
+        delay = max(1, -(-(row.due - epoch_ms(now)) // 1000))
+        ring_lifecycle(ports, "command", [row.id], delay_seconds=delay)
 
 
 def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[CommandRow, str]:
@@ -186,5 +188,7 @@ def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]
 
 
 def _next(row: CommandRow, now: datetime) -> int:
-    """When to look again; if the doorbell is lost, the sweep finds the row by this time."""
-    return min(row.deadline, epoch_ms(now + timedelta(seconds=LOOK_SECONDS)))
+    """When to look again, at the latest at the deadline; if the doorbell is lost, the sweep finds the row then."""
+    age_ms = epoch_ms(now) - row.created
+    look_ms = min(max(LOOK_SECONDS * 1000, age_ms // 10), LONGEST_LOOK_SECONDS * 1000)
+    return min(row.deadline, epoch_ms(now) + look_ms)
