@@ -27,8 +27,13 @@ def read_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             (cluster_arn(stack, cluster.name),),
             needed_by="know the cluster",
         ),
-        _see(stack, "SeeInstances", ("Instances",), needed_by="see instances"),
+        see_instances(stack),
     )
+
+
+def see_instances(stack: Stack) -> Grant:
+    """See the instances of the region: those that run, and whose they are."""
+    return _see(stack, "SeeInstances", ("Instances",), needed_by="see instances")
 
 
 def act_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:

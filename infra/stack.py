@@ -15,6 +15,7 @@ from infra.functions import FURTHER_QUEUES, INSTALL, QUEUE_FUNCTIONS, Function
 from infra.grants import Grant
 from infra.install import empty_on_delete, install_cluster, install_grants
 from infra.layer import core_layer
+from infra.permissions import see_instances
 from infra.queues import WorkQueue
 from infra.state import State
 from infra.triggers import Interruptions, Schedules
@@ -79,7 +80,7 @@ class SpotwrightStack(Stack):
                 *write,
                 *(ring[name] for name in ("lifecycle", "notices", "provision", "disrupt", "catalog")),
             ),
-            "interrupt": (rows, ring["notices"]),
+            "interrupt": (rows, ring["notices"], see_instances(self)),
             "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),
             "catalog": (rows, *write, *(ring[name] for name in ("provision", "lifecycle", "catalog"))),
             "sweep": (rows, *read, *(ring[name] for name in ("provision", "lifecycle", "notices", "catalog", "sweep"))),

@@ -9,12 +9,16 @@ import msgspec
 from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import settings, sqs_batch
+from spotwright.aws.interruption_messages import Notice, parse_notice
 from spotwright.composition import interrupt_clients
 from spotwright.errors import ApiError, InvalidRequest
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
-from spotwright.workflows.interrupt import interrupt
+from spotwright.workflows.interrupt import find_clusters, record_notice
+
+# No further notice is begun with less time left: about what its rows and doorbells take with retries.
+LAST_SECONDS = 2
 
 logger = Logger()
 metrics = Metrics()
@@ -22,30 +26,54 @@ metrics = Metrics()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: object) -> sqs_batch.BatchResponse:
+def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
     clusters = interrupt_clients.ports(settings.environment(os.environ))
-    failed = [record["messageId"] for record in event.get("Records") or () if not _record_notice(record, clusters)]
+    notices: dict[str, Notice] = {}
+    failed: list[str] = []
+    for record in event.get("Records") or ():
+        try:
+            notice = parse_notice(_envelope(record["body"]))
+        except InvalidRequest as failure:
+            _report(record["messageId"], failure)
+            failed.append(record["messageId"])
+            continue
+        if notice is not None:
+            notices[record["messageId"]] = notice
+    instances = {instance for notice in notices.values() for instance in notice.instance_ids}
+    concerned = find_clusters(clusters, interrupt_clients.instances(), instances) if instances else {}
+    for message_id, notice in notices.items():
+        is_late = sqs_batch.seconds_left(context) < LAST_SECONDS
+        if is_late or not _record_notice(message_id, notice, clusters, concerned):
+            failed.append(message_id)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
-def _record_notice(record: Mapping[str, Any], clusters: Mapping[str, interrupt_clients.InterruptClients]) -> bool:
+def _record_notice(
+    message_id: str,
+    notice: Notice,
+    clusters: Mapping[str, interrupt_clients.InterruptClients],
+    concerned: Mapping[str, tuple[str, ...]],
+) -> bool:
     """False for a message that must come back, or go to the dead letters."""
     try:
-        notice = interrupt(clusters, _envelope(record["body"]), now=datetime.now(UTC))
+        record_notice(clusters, concerned, notice, now=datetime.now(UTC))
     except ApiError as failure:
-        log_line(
-            logger, log_lines.FAILED_RECORDING_NOTICE,
-            message_id=record["messageId"], code=failure.code, error=str(failure),
-        )  # fmt: skip
-        add_metric(metrics, telemetry.WORK_FAILED, 1)
+        _report(message_id, failure)
         return False
-    if notice is not None:
-        log_line(
-            logger, log_lines.RECORDED_NOTICE,
-            kind=notice.kind, instance_ids=notice.instance_ids, deadline=notice.deadline,
-        )  # fmt: skip
-        add_metric(metrics, telemetry.NOTICES, 1)
+    log_line(
+        logger, log_lines.RECORDED_NOTICE,
+        kind=notice.kind, instance_ids=notice.instance_ids, deadline=notice.deadline,
+    )  # fmt: skip
+    add_metric(metrics, telemetry.NOTICES, 1)
     return True
+
+
+def _report(message_id: str, failure: ApiError) -> None:
+    log_line(
+        logger, log_lines.FAILED_RECORDING_NOTICE,
+        message_id=message_id, code=failure.code, error=str(failure),
+    )  # fmt: skip
+    add_metric(metrics, telemetry.WORK_FAILED, 1)
 
 
 def _envelope(body: str) -> dict[str, Any]:

@@ -30,5 +30,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(said, "handlers", list(said.handlers))
     monkeypatch.setattr(cluster_clients, "ports", lambda cluster: {made.cluster.name: made.ports}[cluster])
     monkeypatch.setattr(interrupt_clients, "ports", lambda environment: {made.cluster.name: made.ports})
+    monkeypatch.setattr(interrupt_clients, "instances", lambda: made.ports.ec2)
     yield made
     cluster_clients._environment.cache_clear()

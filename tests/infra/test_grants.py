@@ -26,7 +26,7 @@ ENTER = {
 MAY = {
     "provision": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "lifecycle": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
-    "interrupt": LOGS | FEED | ROWS | RING,
+    "interrupt": LOGS | FEED | ROWS | RING | {"ec2:DescribeInstances"},
     "disrupt": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "catalog": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "sweep": LOGS | FEED | ROWS | READ_BODIES | RING | ASSUME,

@@ -88,7 +88,7 @@ def build(events: Sequence[Json]) -> World:
     provision(world.ports, clock=world.clock.now)
     _stop(world)
     for event in events:
-        interrupt({world.cluster.name: world.ports}, event, now=world.clock.now())
+        interrupt({world.cluster.name: world.ports}, world.ec2, event, now=world.clock.now())
     return world
 
 

@@ -105,7 +105,7 @@ class World:
             "account": "123456789012", "time": self.clock.now().isoformat(), "region": "ap-northeast-2",
             "resources": [], "detail": dict(detail),
         }  # fmt: skip
-        interrupt({self.cluster.name: self.ports}, envelope, now=self.clock.now())
+        interrupt({self.cluster.name: self.ports}, self.ports.ec2, envelope, now=self.clock.now())
 
     def interrupt_spot(self, instance: str, *, seconds: int = 120) -> None:
         """A spot interruption warning; the instance goes after ``seconds``."""

@@ -286,6 +286,11 @@ NODECLASS_FAILED: Final = LogLine(
     when="AWS or the API server did not answer, or refused, while the EC2NodeClass was resolved. It is tried again.",
     remedy="The error names the call; the function catalog may lack a permission.",
 )
+INSTANCES_NOT_LOOKED_UP: Final = LogLine(
+    _WARNING, "instances could not be looked up, every cluster of the cell is told", ("instances", "code", "error"),
+    when="EC2 did not say at once whose the instances of a batch of notices are. No notice is lost.",
+    remedy="If it lasts, the error says what EC2 answered.",
+)
 RECORDED_NOTICE: Final = LogLine(
     _INFO, "recorded interruption notice", ("kind", "instance_ids", "deadline"),
     when="EventBridge delivered a message about instances: a spot interruption, a state change, a scheduled change.",

@@ -1,9 +1,13 @@
 """EventBridge's messages about instances become notice rows; lifecycle acts on those whose instance has a NodeClaim.
 
-This function reaches neither cluster nor EC2: it writes a row for every cluster of the cell and rings lifecycle.
+A notice concerns the cluster that its instance is tagged for. The tags of a batch are read in a single call, which is
+given up after two seconds: where they are not known, every cluster of the cell has a row and is rung for, as each would
+have to be without the call. Tags are there as soon as the instance is; a row for each instance would have to be written
+at every launch, and a notice that comes before it would find none.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -11,11 +15,18 @@ import msgspec
 
 from spotwright.aws import interruption_messages
 from spotwright.aws.interruption_messages import Notice, NoticeKind
-from spotwright.errors import Conflict
+from spotwright.errors import ApiError, Conflict
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.ports.bundles import InterruptPorts
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.ec2 import InstanceTagsPort
 from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 from spotwright.workflows.ports.state import StatePort
+
+log: Final = logging.getLogger("spotwright.interrupt")
 
 # The severer notice of an instance replaces the lighter one.
 _SEVERITY: Final = {
@@ -30,17 +41,55 @@ _SEVERITY: Final = {
 TIMER: Final = timedelta(seconds=20)
 
 
-def interrupt(clusters: Mapping[str, InterruptPorts], envelope: Mapping[str, Any], *, now: datetime) -> Notice | None:
-    """Record a notice; None when the message concerns no instance. Raises InvalidRequest for a malformed message.
+def interrupt(
+    clusters: Mapping[str, InterruptPorts], instances: InstanceTagsPort, envelope: Mapping[str, Any], *, now: datetime
+) -> Notice | None:
+    """Record the notice of a message; None when it concerns no instance. Raises InvalidRequest for a malformed one.
 
     ``clusters``: the ports of the cell's clusters, by name.
     """
     notice = interruption_messages.parse_notice(envelope)
     if notice is not None:
-        for name, ports in sorted(clusters.items()):
-            for instance in notice.instance_ids:
-                _write_notice(ports, name, instance, notice, now)
+        record_notice(clusters, find_clusters(clusters, instances, notice.instance_ids), notice, now=now)
     return notice
+
+
+def find_clusters(
+    clusters: Collection[str], instances: InstanceTagsPort, instance_ids: Iterable[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Instance → those of ``clusters`` that it may belong to: all of them where EC2 does not say. Never raises.
+
+    No cluster where the instance is tagged for none of them.
+    """
+    ids = frozenset(instance_ids)
+    every = dict.fromkeys(ids, tuple(sorted(clusters)))
+    if not ids:
+        return every
+    try:
+        listed = instances.instances_by_id(ids)
+    except ApiError as failure:
+        log_line(log, log_lines.INSTANCES_NOT_LOOKED_UP, instances=len(ids), code=failure.code, error=str(failure))
+        return every
+    return every | {instance.id: tuple(sorted(_tagged_clusters(instance) & set(clusters))) for instance in listed}
+
+
+def _tagged_clusters(instance: Instance) -> set[str]:
+    """By the tag that launches set, and by the older one that Karpenter and node groups set as well."""
+    prefix = labels.cluster_tag("")
+    owned = {key.removeprefix(prefix) for key in instance.tags if key.startswith(prefix)}
+    return owned | {instance.tags.get(labels.CLUSTER_NAME_TAG, "")}
+
+
+def record_notice(
+    clusters: Mapping[str, InterruptPorts], concerned: Mapping[str, Iterable[str]], notice: Notice, *, now: datetime
+) -> None:
+    """A row and a doorbell for each instance and each cluster that it may belong to. ``concerned``: those, by instance.
+
+    Raises ApiError.
+    """
+    for instance in notice.instance_ids:
+        for name in concerned[instance]:
+            _write_notice(clusters[name], name, instance, notice, now)
 
 
 def _write_notice(ports: InterruptPorts, cluster: str, instance: str, notice: Notice, now: datetime) -> None:

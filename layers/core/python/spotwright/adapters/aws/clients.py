@@ -97,12 +97,25 @@ def _sts_creator(session: botocore.session.Session) -> Any:
 
 
 @cache
-def client(service: str, role_arn: str = "", region: str | None = None, attempts: int = ATTEMPTS) -> Any:
+def client(
+    service: str,
+    role_arn: str = "",
+    region: str | None = None,
+    attempts: int = ATTEMPTS,
+    read_seconds: float = READ_SECONDS,
+) -> Any:
     """A client of ``service`` as ``role_arn`` ("" = the function's own role); one per process and arguments.
 
+    ``read_seconds``: how long an answer is waited for, and a connection at most.
     Raises MissingRegion when neither ``region`` nor the environment nor a profile names a region.
     """
-    config = CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": attempts}))
+    config = CONFIG.merge(
+        Config(
+            connect_timeout=min(CONNECT_SECONDS, read_seconds),
+            read_timeout=read_seconds,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+        )
+    )
     with _MAKING:
         session = role_session(role_arn) if role_arn else own_session()
         try:
@@ -119,6 +132,12 @@ def ec2(role_arn: str = "") -> "EC2Client":
 def ec2_without_retries(role_arn: str = "") -> "EC2Client":
     """For calls that EC2 throttles strictly: the SDK does not retry a call that EC2 throttled."""
     ec2_client: EC2Client = client("ec2", role_arn, attempts=1)
+    return ec2_client
+
+
+def ec2_in_a_hurry() -> "EC2Client":
+    """With the function's own role, for what can be done without: a single try, given up after two seconds at most."""
+    ec2_client: EC2Client = client("ec2", attempts=1, read_seconds=1)
     return ec2_client
 
 

@@ -40,6 +40,12 @@ class Ec2Port(Protocol):
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None: ...
 
 
+class InstanceTagsPort(Protocol):
+    def instances_by_id(self, instance_ids: Collection[str]) -> tuple[Instance, ...]:
+        """Those that EC2 lists, of any cluster and of none."""
+        ...
+
+
 class LaunchTemplatePort(Protocol):
     def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
         """This cluster's templates, of one class when it is named; by id."""
