@@ -102,7 +102,7 @@ def test_a_body_that_would_fill_the_memory_is_refused(monkeypatch: pytest.Monkey
         ({"node_number": (0, 0, 7)}, "a column has a number that its table does not have"),
         ({"labels_number": (0, -1, 0)}, "a column has a number that its table does not have"),
         ({"uid": ("uid-0",)}, "its columns are not equally long"),
-        ({"name": ("web-0", "web-1", 2)}, "Expected `str`, got `int` - at `$.pods[5][2]`"),
+        ({"name": ("web-0", "web-1", 2)}, "cannot be read: pods[5][2]: must be text, found a whole number"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(changes: dict[str, object], problem: str) -> None:

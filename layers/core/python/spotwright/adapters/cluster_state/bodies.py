@@ -3,17 +3,15 @@
 A body is a line with its schema, then msgpack, compressed. It is stored under the sha256 of its bytes.
 """
 
-import gc
 import hashlib
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
 from spotwright.adapters.cluster_state.head import read_resource_version
 from spotwright.adapters.cluster_state.pod_columns import PodColumns, from_columns, to_columns
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.model.cluster_state import (
     KIND_FIELDS,
     SCHEMA,
@@ -73,15 +71,12 @@ def decode(head: ClusterStateHead, full: bytes, changes: bytes = b"") -> Cluster
 
     Raises ClusterStateError.
     """
-    with _garbage_collection_paused():
-        body = _read(head.cluster, head.full, full)
-        if body.full:
-            raise ClusterStateError(
-                f"{head.full} has changes of the body {body.full}, not all objects", code="OtherBody"
-            )
-        objects = _objects(head.full, body)
-        if head.changes:
-            objects = apply_changes(objects, _changes(head, changes))
+    body = _read(head.cluster, head.full, full)
+    if body.full:
+        raise ClusterStateError(f"{head.full} has changes of the body {body.full}, not all objects", code="OtherBody")
+    objects = _objects(head.full, body)
+    if head.changes:
+        objects = apply_changes(objects, _changes(head, changes))
     _check_resource_versions(head, objects)
     return ClusterState(
         cluster=head.cluster,
@@ -116,10 +111,11 @@ def _read(cluster: str, key: str, content: bytes) -> _Body:
     packed = _without_schema(key, content)
     if state_key(cluster, content) != key:
         _raise_other_digest(key, packed)
+    unpacked = _decompress(key, packed)
     try:
-        body = _decoder.decode(_decompress(key, packed))
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise ClusterStateError(f"{key} cannot be read: {error}", code="Malformed") from None
+        body = _decoder.decode(unpacked)
+    except DECODE_ERRORS as error:
+        raise ClusterStateError(f"{key} cannot be read: {describe_error(error)}", code="Malformed") from None
     if body.cluster != cluster:
         raise ClusterStateError(f"{key} is of the cluster {body.cluster}, not of {cluster}", code="OtherCluster")
     return body
@@ -184,15 +180,3 @@ def _check_resource_versions(head: ClusterStateHead, objects: ClusterObjects) ->
                 " the kind",
                 code="InTheFuture",
             )
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """Nothing that is decoded is garbage; looking for it takes a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import describe_error
 from spotwright.model.cluster_state import SCHEMA, ClusterStateError, ClusterStateHead
 from spotwright.model.quoting import quote
 
@@ -30,9 +31,9 @@ def decode_head(text: str, *, cluster: str, now: datetime) -> ClusterStateHead:
                 f"the state of {cluster} has schema {schema}; this version reads schema {SCHEMA}", code="OtherSchema"
             )
         head = msgspec.json.decode(text, type=ClusterStateHead)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except msgspec.MsgspecError as error:
         raise ClusterStateError(
-            f"the head of the state of {cluster} cannot be read: {error}", code="Malformed"
+            f"the head of the state of {cluster} cannot be read: {describe_error(error)}", code="Malformed"
         ) from None
     _check(head, cluster, now)
     return head
