@@ -89,6 +89,15 @@ def test_a_page_gives_what_its_objects_give_one_by_one(kind: str) -> None:
     assert (page.next_page, page.resource_version) == ("next", "7")
 
 
+def test_pods_as_an_api_server_holds_them_are_read_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(obj: object) -> Any:
+        raise AssertionError(f"read as any JSON: {obj}")
+
+    monkeypatch.setattr("spotwright.adapters.kubernetes.codecs.listed_pods.decode_pod", refuse)
+    pods = [content for content in (*LIVE, *REALISTIC) if content["kind"] == "Pod"]
+    assert len(pod_decoder().page(page_of(pods)).items) == len(pods)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(5))
 def test_changed_objects_are_read_alike_in_pages_and_one_by_one(kind: str, seed: int) -> None:

@@ -83,12 +83,12 @@ class PodFields(msgspec.Struct, frozen=True):
 
 
 class _Shared(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What equal pods share. Selectors may depend on labels and namespace."""
+    """What equal pods share. Affinity terms depend on the namespace, matchLabelKeys on the labels."""
 
     namespace: str
-    labels: Raw
     spec: _Spec
     status: _Status
+    labels: Raw = ABSENT
 
 
 def pod_decoder() -> PageDecoder[PodFields, Pod]:
@@ -100,9 +100,9 @@ def pod_decoder() -> PageDecoder[PodFields, Pod]:
         metadata, spec, status = metadata_decoder.decode(fields.metadata), fields.spec, fields.status
         shared = _Shared(
             metadata.namespace or "default",
-            fields.metadata.labels,
             _replace(spec, node_name=None, volumes=None),
             _replace(status, start_time=None) if status.start_time else status,
+            fields.metadata.labels,
         )
         template = templates(encoder.encode(shared))
         return _replace(
