@@ -3,13 +3,14 @@
 import socket
 import ssl
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from kubernetes.client.configuration import Configuration
 
 from local.kubernetes.certificates import CertificateAuthority
+from spotwright.adapters.kubernetes import connection
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.errors import Unavailable
 
@@ -30,6 +31,19 @@ def test_a_server_that_is_not_there_is_named() -> None:
 def test_a_host_that_is_not_known_is_named() -> None:
     host = "https://nowhere.invalid:443"
     assert said_of(host) == f"{host} does not answer: its name is not known"
+
+
+def test_a_server_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a firewall: where nobody accepts connections, a full queue of them answers no further one."""
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
+    with ExitStack() as sockets:
+        listening = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8):
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        host = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        assert said_of(host) == f"{host} does not answer: no connection within 0.2 seconds"
 
 
 def test_a_certificate_that_is_not_trusted_is_told_in_a_line(tmp_path: Path) -> None:
