@@ -26,6 +26,6 @@ def test_there_are_answers_to_all_that_is_asked_most() -> None:
         "architecture", "class-not-ready", "gpu", "limit", "min-values", "success", "taint", "too-large",
         "topology-spread", "volume-zone", "volumes", "wrong-zone", "many-pools", "contradiction", "misspelt-type",
         "label-not-set", "grouped-zones", "follower", "spot-and-on-demand",
-        "min-values-limit", "limit-alternatives",
+        "min-values-limit", "limit-alternatives", "limit-preferences",
     }  # fmt: skip
     assert {situation.stem for situation in SITUATIONS} == asked
