@@ -44,7 +44,7 @@ CALLS = {
         "RemoveRoleFromInstanceProfile",
     ),
     "pricing": ("GetProducts",),
-    "s3": ("DeleteObjects", "GetObject", "ListObjectVersions", "PutObject"),
+    "s3": ("DeleteObjects", "GetObject", "ListObjectVersions", "ListObjectsV2", "PutObject"),
     "sqs": ("SendMessageBatch",),
     "ssm": ("GetParameters",),
     "sts": ("AssumeRole", "GetCallerIdentity"),
