@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -15,15 +16,19 @@ from prometheus_client import CollectorRegistry, Metric
 
 from forwarder.batching import BatchWindow
 from forwarder.kinds import WATCHED_KINDS, WatchedKind
-from forwarder.loop import Loop
-from forwarder.metrics import ClusterCollector, families
+from forwarder.loop import Loop, Update
+from forwarder.metrics import ClusterCollector, families, state_figures
 from forwarder.object_cache import ObjectCache
 from forwarder.scalable_watchers import ScalableWatchers
 from forwarder.sender import DoorbellSender, write_heartbeat
 from forwarder.settings import ForwarderSettings, settings
+from forwarder.state_jobs import StateJobs
+from forwarder.state_shipping import StateShipping
 from forwarder.watcher import WatchUpdate, list_and_watch
 from forwarder.web import Checks, serve
 from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.cluster_states import ClusterStateWriter
+from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
 from spotwright.errors import InvalidRequest
 from spotwright.telemetry import log_lines
@@ -65,7 +70,7 @@ def main() -> int:
 
 
 def _run(forwarder_settings: ForwarderSettings, connection: Connection, stopping: threading.Event) -> None:
-    updates: SimpleQueue[WatchUpdate] = SimpleQueue()
+    updates: SimpleQueue[Update] = SimpleQueue()
 
     def start_watcher(kind: WatchedKind, kind_stopping: threading.Event) -> None:
         arguments = (connection, kind, updates.put, kind_stopping)
@@ -82,24 +87,23 @@ def _run(forwarder_settings: ForwarderSettings, connection: Connection, stopping
     log_line(logger, log_lines.FORWARDER_STOPPED)
 
 
-def _loop(
-    forwarder_settings: ForwarderSettings, updates: "SimpleQueue[WatchUpdate]", scalables: ScalableWatchers
-) -> Loop:
-    started = time.time()
-    sender = DoorbellSender(clients.client("sqs"), cluster=forwarder_settings.cluster, urls=forwarder_settings.queues)
-    dynamodb = clients.client("dynamodb")
+def _loop(forwarder_settings: ForwarderSettings, updates: SimpleQueue[Update], scalables: ScalableWatchers) -> Loop:
+    cluster, epoch = forwarder_settings.cluster, int(time.time() * 1000)
+    sender = DoorbellSender(clients.client("sqs"), cluster=cluster, urls=forwarder_settings.queues)
+    dynamodb, cache = clients.client("dynamodb"), ObjectCache()
+    table = Table(dynamodb, forwarder_settings.table)
+    writer = ClusterStateWriter(clients.client("s3"), table, bucket=forwarder_settings.bucket, cluster=cluster)
+    jobs = StateJobs(writer, cluster=cluster, epoch=epoch, report=updates.put)
 
-    def beat(leaving: bool) -> None:
-        epoch, now = int(started * 1000), 0.0 if leaving else time.time()
-        write_heartbeat(
-            dynamodb, table=forwarder_settings.table, cluster=forwarder_settings.cluster, now=now, epoch=epoch
-        )
+    def beat(leaving: bool, sequence: int) -> None:
+        now = 0.0 if leaving else time.time()
+        write_heartbeat(dynamodb, table=table.name, cluster=cluster, now=now, epoch=epoch, sequence=sequence)
 
-    window = BatchWindow(forwarder_settings.batch_idle_seconds, forwarder_settings.batch_max_seconds)
     return Loop(
         updates=updates,
-        cache=ObjectCache(),
-        window=window,
+        cache=cache,
+        shipping=StateShipping(cache, jobs, cluster=cluster, epoch=epoch, wall=lambda: datetime.now(UTC)),
+        window=BatchWindow(forwarder_settings.batch_idle_seconds, forwarder_settings.batch_max_seconds),
         send=sender.send,
         beat=beat,
         watch_scalables=scalables.watch,
@@ -110,7 +114,9 @@ def _registry(loop: Loop) -> CollectorRegistry:
     def current_families() -> Iterator[Metric]:
         now, cache = time.monotonic(), loop.cache
         silent = {kind: now - contact.at for kind, contact in cache.contacts().items()}
-        return families(cache.nodes(), cache.pods(), loop.counters, fresh=cache.is_synced(now), silent_seconds=silent)
+        state = state_figures(loop, datetime.now(UTC))
+        fresh = cache.is_synced(now)
+        return families(cache.nodes(), cache.pods(), loop.counters, state, fresh=fresh, silent_seconds=silent)
 
     registry = CollectorRegistry()
     registry.register(ClusterCollector(current_families))

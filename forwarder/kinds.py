@@ -30,7 +30,7 @@ from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, Persi
 
 
 class Namespace(msgspec.Struct, frozen=True):
-    """A namespace; its labels are in ``metadata``."""
+    """A namespace; its labels are in ``metadata``, its uid is its name, as in the cluster state."""
 
     metadata: ObjectMeta
 
@@ -86,7 +86,8 @@ def decode_manifest(content: msgspec.Raw) -> Manifest:
 
 
 def _decode_namespace(fields: Mapping[str, Any]) -> Namespace:
-    return Namespace(decode_metadata(fields))
+    metadata = decode_metadata(fields)
+    return Namespace(msgspec.structs.replace(metadata, uid=metadata.name))
 
 
 _APPS, _STORAGE = "/apis/apps/v1", "/apis/storage.k8s.io/v1"

@@ -5,11 +5,13 @@ the others are in CloudWatch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
+import msgspec
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from forwarder.loop import Counters
+from forwarder.loop import Counters, Loop
 from spotwright.model import labels, resources
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
@@ -20,6 +22,32 @@ _LABELS = sorted(labels.WELL_KNOWN - {labels.NODEPOOL})
 
 #: Labels and value; within a metric all samples have the same labels in the same order.
 type Sample = tuple[Mapping[str, str], float]
+
+
+class StateFigures(msgspec.Struct, frozen=True):
+    """Of the newest cluster state. ``age_seconds`` 0 = nothing has changed since it was taken."""
+
+    full_bytes: int = 0
+    changes_bytes: int = 0
+    age_seconds: float = 0.0
+    failures: int = 0
+    late: int = 0
+
+
+def state_figures(loop: Loop, wall: datetime) -> StateFigures:
+    """The figures of a loop's cluster state."""
+    shipping, late = loop.shipping, loop.pods.late
+    written = shipping.written
+    if written is None:
+        return StateFigures(failures=shipping.failures, late=late)
+    current = shipping.shows(loop.cache.changes.number)
+    return StateFigures(
+        full_bytes=written.state.full.size_bytes,
+        changes_bytes=written.changes_bytes or 0,
+        age_seconds=0.0 if current else (wall - written.state.taken).total_seconds(),
+        failures=shipping.failures,
+        late=late,
+    )
 
 
 class ClusterCollector:
@@ -36,6 +64,7 @@ def families(
     nodes: Sequence[Node],
     pods: Sequence[Pod],
     counters: Counters,
+    state: StateFigures,
     *,
     fresh: bool,
     silent_seconds: Mapping[str, float],
@@ -54,6 +83,11 @@ def families(
     )
     yield _single(rows.FORWARDER_FAILED_DOORBELLS, counters.failed)
     yield _single(rows.FORWARDER_HEARTBEATS, counters.heartbeats)
+    sizes = {"full": state.full_bytes, "changes": state.changes_bytes}
+    yield _family(rows.FORWARDER_STATE_BYTES, [({"body": body}, size) for body, size in sizes.items()])
+    yield _single(rows.FORWARDER_STATE_AGE_SECONDS, state.age_seconds)
+    yield _single(rows.FORWARDER_STATE_FAILURES, state.failures)
+    yield _single(rows.FORWARDER_STATE_LATE, state.late)
 
 
 def _single(row: PrometheusMetric, value: float) -> Metric:

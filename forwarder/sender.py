@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forwarder.doorbells import QueuedDoorbell
+from spotwright.adapters.aws.cluster_states import forwarder_partition
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError
 from spotwright.telemetry import log_lines
@@ -86,8 +87,12 @@ class DoorbellSender:
         return msgspec.json.encode(Doorbell(self._cluster, bell.kind, bell.key)).decode()
 
 
-def write_heartbeat(dynamodb: "DynamoDBClient", *, table: str, cluster: str, now: float, epoch: int) -> None:
+def write_heartbeat(
+    dynamodb: "DynamoDBClient", *, table: str, cluster: str, now: float, epoch: int, sequence: int
+) -> None:
     """Write the heartbeat. ``now``: epoch seconds, 0 = the forwarder stops; ``epoch``: of this process.
+
+    ``sequence``: of the newest cluster state of that epoch; 0 = there is none.
 
     Raises ApiError.
     """
@@ -95,11 +100,12 @@ def write_heartbeat(dynamodb: "DynamoDBClient", *, table: str, cluster: str, now
         dynamodb.put_item(
             TableName=table,
             Item={
-                "pk": {"S": f"forwarder#{cluster}"},
+                "pk": {"S": forwarder_partition(cluster)},
                 "sk": {"S": "heartbeat"},
                 "schema": {"N": "1"},
                 "at": {"N": str(int(now * 1000))},
                 "epoch": {"N": str(epoch)},
+                **({"sequence": {"N": str(sequence)}} if sequence else {}),
                 "expires": {"N": str(int(time.time()) + HEARTBEAT_EXPIRES_SECONDS)},
             },
         )

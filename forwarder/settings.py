@@ -12,14 +12,16 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 class ForwarderSettings(msgspec.Struct, frozen=True):
-    """``queues``: URL by name. ``batch_idle_seconds``/``batch_max_seconds``: Karpenter's batching window of pods.
+    """``table`` and ``bucket``: where heartbeat and cluster state are written. ``queues``: URL by name.
 
+    ``batch_idle_seconds``/``batch_max_seconds``: Karpenter's batching window of pods.
     ``server``: URL of the API server; ``service_account``: the folder of the pod's token and the cluster's CA.
     ``address`` and ``metrics_port``: where metrics are served; port 0 = any free one.
     """
 
     cluster: str
     table: str
+    bucket: str
     queues: dict[str, str]
     server: str
     service_account: str = str(SERVICE_ACCOUNT)
@@ -35,6 +37,7 @@ def settings(variables: Mapping[str, str]) -> ForwarderSettings:
         return ForwarderSettings(
             cluster=variables.get("CLUSTER_NAME") or variables["SPOTWRIGHT_CLUSTER"],
             table=variables["SPOTWRIGHT_TABLE"],
+            bucket=variables["SPOTWRIGHT_BUCKET"],
             queues={name: variables[f"SPOTWRIGHT_{name.upper()}_QUEUE_URL"] for name in QUEUES},
             server=_server(variables["KUBERNETES_SERVICE_HOST"], variables["KUBERNETES_SERVICE_PORT"]),
             service_account=variables.get("KUBERNETES_SERVICEACCOUNT_DIRECTORY") or str(SERVICE_ACCOUNT),

@@ -113,7 +113,12 @@ class SpotwrightStack(Stack):
             self.config,
             readers=readers,
             actors=actors,
-            forwarder=(*forwarder, self.state.partition_rows(f"forwarder#{cluster.name}"), *self._use_key),
+            forwarder=(
+                *forwarder,
+                self.state.partition_rows(f"forwarder#{cluster.name}"),
+                self.state.cluster_state(cluster.name),
+                *self._use_key,
+            ),
         )
 
     @property
@@ -169,6 +174,7 @@ class SpotwrightStack(Stack):
             "SPOTWRIGHT_CELL": self.config.cell,
             "SPOTWRIGHT_CLUSTER": cluster.name,
             "SPOTWRIGHT_TABLE": self.state.table.table_name,
+            "SPOTWRIGHT_BUCKET": self.state.bucket.bucket_name,
             **self._doorbell_urls(("provision", "lifecycle", "catalog")),
             "AWS_REGION": self.region,
             **cluster.forwarder_settings,

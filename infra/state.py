@@ -15,6 +15,10 @@ _ROW_ACTIONS = tuple(f"dynamodb:{call}" for call in ("BatchGetItem", "GetItem", 
 #: Content-addressed and named by a decision; decisions themselves expire with them.
 _EXPIRING_PREFIXES = ("decisions/", "snapshots/")
 
+#: The forwarders write the bodies of their clusters' states below it, each anew at least every twelve hours.
+_CLUSTER_STATES = "clusters/"
+_CLUSTER_STATE_DAYS = 1
+
 
 class State(Construct):
     """The table `state` and the bucket `decisions`, and what of them a role may be granted.
@@ -36,14 +40,14 @@ class State(Construct):
         return Grant("Rows", _ROW_ACTIONS, (self.table.table_arn, index))
 
     def partition_rows(self, partition: str) -> Grant:
-        """Read and write the rows of one partition only."""
+        """Write the rows of one partition only."""
         own = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [partition]}}
-        return Grant(
-            "OwnRows",
-            ("dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
-            (self.table.table_arn,),
-            own,
-        )
+        return Grant("OwnRows", ("dynamodb:PutItem",), (self.table.table_arn,), own)
+
+    def cluster_state(self, cluster: str) -> Grant:
+        """Write the bodies of one cluster's state; reading and deleting is for others."""
+        bodies = (self.bucket.arn_for_objects(f"{_CLUSTER_STATES}{cluster}/state/*"),)
+        return Grant("ClusterState", ("s3:PutObject",), bodies, wildcard_reason=_BODIES)
 
     def account_rows(self, *calls: str) -> Grant:
         """What a function may ask of the account's memory in another cell's table: those partitions only."""
@@ -116,7 +120,8 @@ def _bucket(scope: Construct, config: Config, key: kms.IKey | None) -> s3.Bucket
         lifecycle_rules=[
             s3.LifecycleRule(prefix=prefix, expiration=Duration.days(config.decision_retention_days))
             for prefix in _EXPIRING_PREFIXES
-        ],
+        ]
+        + [s3.LifecycleRule(prefix=_CLUSTER_STATES, expiration=Duration.days(_CLUSTER_STATE_DAYS))],
         removal_policy=RemovalPolicy.DESTROY if config.remove_data_on_destroy else RemovalPolicy.RETAIN,
     )
     acknowledge(

@@ -73,7 +73,8 @@ def test_a_setting_that_is_not_given_is_as_its_default_says(name: str) -> None:
 @pytest.mark.parametrize("name", FORWARDER_SETTINGS)
 def test_the_forwarders_defaults_are_those_of_the_page(name: str) -> None:
     variables = {
-        "SPOTWRIGHT_CLUSTER": "c", "SPOTWRIGHT_TABLE": "t", "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "SPOTWRIGHT_CLUSTER": "c", "SPOTWRIGHT_TABLE": "t", "SPOTWRIGHT_BUCKET": "b",
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
         "KUBERNETES_SERVICE_PORT": "443", "SPOTWRIGHT_PROVISION_QUEUE_URL": "p", "SPOTWRIGHT_LIFECYCLE_QUEUE_URL": "l",
         "SPOTWRIGHT_CATALOG_QUEUE_URL": "c", "SPOTWRIGHT_DISRUPT_QUEUE_URL": "d", "SPOTWRIGHT_SWEEP_QUEUE_URL": "s",
     }  # fmt: skip

@@ -39,7 +39,7 @@ def test_without_its_environment_it_does_not_start(
 
 
 def test_it_says_where_its_metrics_are_and_that_it_stopped(main: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
-    wanted = ForwarderSettings("c", "t", dict.fromkeys(QUEUES, ""), "https://127.0.0.1:1", metrics_port=0)
+    wanted = ForwarderSettings("c", "t", "b", dict.fromkeys(QUEUES, ""), "https://127.0.0.1:1", metrics_port=0)
     stopping = threading.Event()
     stopping.set()
     with caplog.at_level(logging.INFO, logger="forwarder"):

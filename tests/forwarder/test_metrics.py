@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from forwarder.loop import Counters
-from forwarder.metrics import ClusterCollector, families
+from forwarder.metrics import ClusterCollector, StateFigures, families
 from forwarder.web import serve
 from spotwright.adapters.kubernetes.codecs.node import decode_node
 from spotwright.adapters.kubernetes.codecs.pod import decode_pod
@@ -26,7 +26,8 @@ def served() -> Iterator[Metric]:
         decode_pod(objects.pod(ODD_NAME, unschedulable=True)),
     ]
     counters = Counters(sent={"provision": 2}, failed=1, heartbeats=3)
-    return families(nodes, pods, counters, fresh=True, silent_seconds={"Pod": 1.5})
+    state = StateFigures(full_bytes=1000, changes_bytes=20, age_seconds=4.5, failures=2, late=1)
+    return families(nodes, pods, counters, state, fresh=True, silent_seconds={"Pod": 1.5})
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,10 @@ def test_names_and_kinds_are_those_that_dashboards_ask_for(metrics: dict[str, Me
         "spotwright_forwarder_doorbells_total": "counter",
         "spotwright_forwarder_failed_doorbells_total": "counter",
         "spotwright_forwarder_heartbeats_total": "counter",
+        "spotwright_forwarder_cluster_state_bytes": "gauge",
+        "spotwright_forwarder_cluster_state_age_seconds": "gauge",
+        "spotwright_forwarder_cluster_state_failures_total": "counter",
+        "spotwright_forwarder_cluster_state_late_total": "counter",
     }
 
 
@@ -92,6 +97,14 @@ def test_the_cluster_and_the_forwarder_itself(metrics: dict[str, Metric]) -> Non
     assert value(metrics, "spotwright_forwarder_doorbells_total", queue="provision") == 2
     assert value(metrics, "spotwright_forwarder_failed_doorbells_total") == 1
     assert value(metrics, "spotwright_forwarder_heartbeats_total") == 3
+
+
+def test_the_cluster_state_is_measured(metrics: dict[str, Metric]) -> None:
+    assert value(metrics, "spotwright_forwarder_cluster_state_bytes", body="full") == 1000
+    assert value(metrics, "spotwright_forwarder_cluster_state_bytes", body="changes") == 20
+    assert value(metrics, "spotwright_forwarder_cluster_state_age_seconds") == 4.5
+    assert value(metrics, "spotwright_forwarder_cluster_state_failures_total") == 2
+    assert value(metrics, "spotwright_forwarder_cluster_state_late_total") == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from moto.server import ThreadedMotoServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from spotwright import manifests
+from spotwright.adapters.cluster_state.bodies import decode
+from spotwright.adapters.cluster_state.head import decode_head
+from spotwright.model.cluster_state import ClusterState
 from tests.manifests.cluster import Cluster, running_cluster
 from tests.manifests.samples import SAMPLES, changed
 from tools.forwarder_image import assemble
@@ -39,6 +43,21 @@ class Forwarder:
     sqs: Any
     dynamodb: Any
     urls: dict[str, str]
+    s3: Any
+    bucket: str
+
+    def state(self) -> ClusterState | None:
+        """The newest cluster state, as the functions read it."""
+        key = {"pk": {"S": "forwarder#test"}, "sk": {"S": "state"}}
+        item = self.dynamodb.get_item(TableName=self.log.parent.name, Key=key).get("Item")
+        if item is None:
+            return None
+        head = decode_head(item["body"]["S"], cluster="test", now=datetime.now(UTC))
+        assert (int(item["epoch"]["N"]), int(item["sequence"]["N"])) == (head.epoch, head.sequence)
+        return decode(head, self._body(head.full), self._body(head.changes) if head.changes else b"")
+
+    def _body(self, key: str) -> bytes:
+        return bytes(self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read())
 
     def messages(self, queue: str) -> list[tuple[str, str]]:
         """Kind and key of what is in a queue; taken out."""
@@ -110,12 +129,15 @@ def forwarder(aws: str, image: Path, tmp_path: Path) -> Iterator[Forwarder]:
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
     )
+    bucket, s3 = f"bucket-{tmp_path.name}".replace("_", "-"), session.client("s3", endpoint_url=aws)
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "ap-northeast-2"})
     environment = {
         "PATH": os.defpath,
         "PYTHONPATH": str(image),
         **as_service_account(cluster, tmp_path),
         "CLUSTER_NAME": "test",
         "SPOTWRIGHT_TABLE": tmp_path.name,
+        "SPOTWRIGHT_BUCKET": bucket,
         "METRICS_PORT": "0",
         **{f"SPOTWRIGHT_{name.upper()}_QUEUE_URL": url for name, url in urls.items()},
         **keys,
@@ -123,7 +145,7 @@ def forwarder(aws: str, image: Path, tmp_path: Path) -> Iterator[Forwarder]:
     log = tmp_path / "forwarder.log"
     with log.open("wb") as out:
         process = subprocess.Popen([PYTHON, "-m", "forwarder"], env=environment, stdout=out, stderr=out, cwd=tmp_path)
-    running = Forwarder(process, log, cluster, sqs, dynamodb, urls)
+    running = Forwarder(process, log, cluster, sqs, dynamodb, urls, s3, bucket)
     try:
         wait_until(lambda: heartbeat(running) is not None, lambda: log.read_text(), 30)
         yield running
@@ -167,6 +189,11 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
     }
     cluster.objects.apply(pod)
     forwarder.wait_for("provision", ("pods", ""))
+    state = forwarder.state()
+    assert state is not None
+    assert "wants-a-node" in {pod.metadata.name for pod in state.objects.pods}
+    assert "kube-system" in state.objects.namespaces
+    assert all(int(kind.resource_version) for name, kind in state.kinds.items() if name != "CapacityBuffer")
     forwarder.wait_for("provision", ("pods", ""))
 
     nodeclass = changed(SAMPLES["EC2NodeClass"](), "metadata.name", "rings")
@@ -234,6 +261,7 @@ def test_a_pod_without_a_service_account_ends_with_a_sentence(image: Path, tmp_p
 ENVIRONMENT = {
     "CLUSTER_NAME": "c",
     "SPOTWRIGHT_TABLE": "t",
+    "SPOTWRIGHT_BUCKET": "b",
     **{f"SPOTWRIGHT_{name.upper()}_QUEUE_URL": "http://127.0.0.1:1" for name in _QUEUES},
     "KUBERNETES_SERVICE_HOST": "127.0.0.1",
     "KUBERNETES_SERVICE_PORT": "443",

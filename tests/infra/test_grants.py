@@ -184,13 +184,16 @@ def test_cells_hold_no_import_of_each_other(full: Template, plain: Template) -> 
     assert "SPOTWRIGHT_MEMORY_TABLE" not in json.dumps(plain.body)
 
 
-def test_the_forwarder_rings_and_writes_its_own_rows_only(plain: Template) -> None:
+def test_the_forwarder_rings_and_writes_its_own_rows_and_cluster_state_only(plain: Template) -> None:
     role = plain.cluster_role("dev-eks-cluster", "Forwarder")
     granted = plain.statements(role)
     rung = {statement.sid for statement in granted if statement.actions == ("sqs:SendMessage",)}
     assert rung == {"RingProvisionQueue", "RingLifecycleQueue", "RingCatalogQueue"}
-    (rows,) = (statement for statement in granted if statement.sid not in rung)
+    rows, state = (statement for statement in granted if statement.sid not in rung)
     assert rows.conditions == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["forwarder#dev-eks-cluster"]}}
+    assert state.actions == ("s3:PutObject",)
+    (bodies,) = state.resources
+    assert bodies.endswith("/clusters/dev-eks-cluster/state/*")
     (trust,) = plain.of("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
     assert set(trust["Condition"]["StringEquals"].values()) == {"kube-system", "spotwright-forwarder"}

@@ -31,13 +31,14 @@ def test_bodies_are_private_encrypted_and_fetched_over_tls(plain: Template) -> N
     assert {"NumericLessThan": {"s3:TlsVersion": 1.2}} in conditions
 
 
-def test_decisions_and_snapshots_expire_and_catalogs_stay(plain: Template, full: Template) -> None:
+def test_decisions_snapshots_and_cluster_states_expire_and_catalogs_stay(plain: Template, full: Template) -> None:
     for template, days in ((plain, 30), (full, 90)):
         (bucket,) = template.of("AWS::S3::Bucket").values()
         rules = bucket["LifecycleConfiguration"]["Rules"]
         assert {(rule["Prefix"], rule["ExpirationInDays"]) for rule in rules} == {
             ("decisions/", days),
             ("snapshots/", days),
+            ("clusters/", 1),
         }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from forwarder.loop import Counters
-from forwarder.metrics import families
+from forwarder.metrics import StateFigures, families
 from spotwright.telemetry.tables import event_rows, log_line_rows, metric_rows, prometheus_rows
 from tests.recording import RECORDING, ROOT
 
@@ -21,7 +21,10 @@ from tests.recording import RECORDING, ROOT
 SCENARIOS = {
     "unit/adapters/aws/dynamodb/test_account_state.py": ("a_shared_table_that_is_gone_is_said_once",),
     "unit/composition/test_cluster_clients.py": ("while_eks_does_not_answer_what_it_said_before_is_used",),
-    "forwarder/test_loop.py": ("the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table",),
+    "forwarder/test_loop.py": (
+        "a_slow_store_delays_a_doorbell_by_a_second_and_another_follows_when_it_answers",
+        "the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table",
+    ),
     "forwarder/test_main.py": (
         "a_watcher_that_ends_by_an_error_ends_the_process",
         "it_says_where_its_metrics_are_and_that_it_stopped",
@@ -31,6 +34,11 @@ SCENARIOS = {
     "forwarder/test_sender.py": (
         "a_queue_that_does_not_answer_is_tried_a_bounded_number_of_times",
         "what_the_queue_refuses_is_sent_again_alone",
+    ),
+    "forwarder/test_state_jobs.py": (
+        "a_bucket_that_is_away_is_a_result",
+        "an_unforeseen_error_is_a_result_and_the_next_state_is_written",
+        "what_was_written_is_read",
     ),
     "forwarder/test_watcher.py": ("an_api_server_that_is_away_is_asked_again",),
     "functions/catalog/test_class_changes.py": ("a_deleted_class_waits_for_its_claims",),
@@ -146,5 +154,6 @@ def test_nothing_else_is_reported(reported: set[str]) -> None:
 
 
 def test_the_forwarders_page_has_the_metrics_of_the_table_and_no_other() -> None:
-    page = families([], [], Counters(sent={"provision": 1}), fresh=True, silent_seconds={"Pod": 1.0})
+    counters = Counters(sent={"provision": 1})
+    page = families([], [], counters, StateFigures(), fresh=True, silent_seconds={"Pod": 1.0})
     assert {metric.name: metric.type for metric in page} == {row.name: row.kind for row in prometheus_rows().values()}

@@ -371,6 +371,25 @@ HEARTBEAT_FAILED: Final = LogLine(
     when="DynamoDB did not answer, or refused. Without heartbeats the sweep polls the cluster every five seconds.",
     remedy="If it lasts, check the forwarder's role and its route to DynamoDB.",
 )
+CLUSTER_STATE_NOT_WRITTEN: Final = LogLine(
+    _WARNING, "failed to write cluster state, will retry", ("error",),
+    when="S3 or DynamoDB did not answer, or refused. Without it planners list the cluster for themselves.",
+    remedy="If it lasts, check the forwarder's role and its route to S3 and DynamoDB.",
+)
+CLUSTER_STATE_FAILED: Final = LogLine(
+    _ERROR, "cannot write cluster state", (), traceback=True,
+    when="An error that is not handled. Doorbells are sent without it, and planners list the cluster for themselves.",
+    remedy="Report the traceback as an issue of Spotwright.",
+)
+CLUSTER_STATE_LATE: Final = LogLine(
+    _WARNING, "sent doorbell for pods without cluster state", ("seconds",),
+    when="The cluster state was not written within a second; another doorbell follows when it is.",
+    remedy="Nothing, unless it lasts; then check how quickly S3 and DynamoDB answer.",
+)
+CLUSTER_STATE_WRITTEN: Final = LogLine(
+    _DEBUG, "wrote cluster state", ("sequence", "full_bytes", "changes_bytes"),
+    when="The cluster has changed; planners read it instead of listing.",
+)
 METRICS_ADDRESS_UNAVAILABLE: Final = LogLine(
     _WARNING, "metrics address is unavailable, serving metrics on a free local port", ("address", "error"),
     when="The address for metrics and probes is taken or belongs to another machine.",

@@ -231,3 +231,19 @@ FORWARDER_FAILED_DOORBELLS: Final = PrometheusMetric(
 FORWARDER_HEARTBEATS: Final = PrometheusMetric(
     "spotwright_forwarder_heartbeats", "counter", "Heartbeats written to DynamoDB.",
 )
+FORWARDER_STATE_BYTES: Final = PrometheusMetric(
+    "spotwright_forwarder_cluster_state_bytes", "gauge",
+    "Size of the newest cluster state: the body with all objects, and the changes since.",
+)
+FORWARDER_STATE_AGE_SECONDS: Final = PrometheusMetric(
+    "spotwright_forwarder_cluster_state_age_seconds", "gauge",
+    "Seconds since the newest cluster state was taken; 0 while nothing has changed since.",
+)
+FORWARDER_STATE_FAILURES: Final = PrometheusMetric(
+    "spotwright_forwarder_cluster_state_failures", "counter",
+    "Attempts to write a cluster state or its body with all objects that failed.",
+)
+FORWARDER_STATE_LATE: Final = PrometheusMetric(
+    "spotwright_forwarder_cluster_state_late", "counter",
+    "Doorbells for pods that were sent before the cluster state showed the pods.",
+)

@@ -1,0 +1,130 @@
+"""Writes bodies and heads of the cluster state in threads of their own, so that no doorbell waits for S3."""
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from queue import SimpleQueue
+
+import msgspec
+
+from spotwright.adapters.aws.cluster_states import ClusterStateWriter
+from spotwright.adapters.cluster_state.bodies import encode_changes, encode_full, key_digest
+from spotwright.errors import ApiError
+from spotwright.model.cluster_state import (
+    ClusterObjects,
+    ClusterState,
+    ClusterStateChanges,
+    ClusterStateHead,
+    KindState,
+)
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
+
+logger = logging.getLogger("forwarder")
+
+
+class FullBody(msgspec.Struct, frozen=True):
+    """A body with all objects, stored under ``key``."""
+
+    key: str
+    size_bytes: int
+
+    @property
+    def digest(self) -> str:
+        return key_digest(self.key)
+
+
+class StateToWrite(msgspec.Struct, frozen=True):
+    """A state to write: ``changes`` since ``full``. ``change_number``: how many changes of objects it includes."""
+
+    sequence: int
+    taken: datetime
+    kinds: dict[str, KindState]
+    full: FullBody
+    changes: ClusterStateChanges
+    change_number: int
+
+
+class FullBodyResult(msgspec.Struct, frozen=True):
+    """``body`` None = it could not be stored."""
+
+    body: FullBody | None
+
+
+class StateResult(msgspec.Struct, frozen=True):
+    """``changes_bytes`` None = the state could not be written."""
+
+    state: StateToWrite
+    changes_bytes: int | None
+
+
+class StateJobs:
+    """Two threads: a full body takes seconds at 50,000 pods, and changes of the earlier one are written meanwhile."""
+
+    def __init__(
+        self,
+        writer: ClusterStateWriter,
+        *,
+        cluster: str,
+        epoch: int,
+        report: Callable[[FullBodyResult | StateResult], None],
+    ) -> None:
+        self._writer, self._cluster, self._epoch, self._report = writer, cluster, epoch, report
+        self._full = _start_worker("cluster-state-full-body")
+        self._state = _start_worker("cluster-state")
+
+    def write_full(self, state: ClusterState) -> None:
+        """Store a body with all objects; reports a FullBodyResult."""
+        self._full.put(lambda: self._report(FullBodyResult(_attempt(lambda: self._store(state)))))
+
+    def write_state(self, state: StateToWrite) -> None:
+        """Store changes and head; reports a StateResult."""
+        self._state.put(lambda: self._report(StateResult(state, _attempt(lambda: self._write(state)))))
+
+    def _store(self, state: ClusterState) -> FullBody:
+        body = encode_full(state)
+        return FullBody(self._writer.put_body(body), len(body))
+
+    def _write(self, state: StateToWrite) -> int:
+        """Returns the size of the changes."""
+        changes = state.changes
+        body = encode_changes(changes) if changes.gone or changes.changed != ClusterObjects() else b""
+        head = ClusterStateHead(
+            cluster=self._cluster,
+            epoch=self._epoch,
+            sequence=state.sequence,
+            taken=state.taken,
+            kinds=state.kinds,
+            full=state.full.key,
+            changes=self._writer.put_body(body) if body else "",
+            full_bytes=state.full.size_bytes,
+            changes_bytes=len(body),
+        )
+        self._writer.put_head(head)
+        sizes = {"full_bytes": head.full_bytes, "changes_bytes": head.changes_bytes}
+        log_line(logger, log_lines.CLUSTER_STATE_WRITTEN, sequence=head.sequence, **sizes)
+        return len(body)
+
+
+def _attempt[Result](job: Callable[[], Result]) -> Result | None:
+    """None = it failed, and a log line says why: doorbells go on without the state."""
+    try:
+        return job()
+    except ApiError as error:
+        log_line(logger, log_lines.CLUSTER_STATE_NOT_WRITTEN, error=str(error))
+    except Exception:  # noqa: BLE001 whatever it is, the next attempt may succeed
+        log_line(logger, log_lines.CLUSTER_STATE_FAILED)
+    return None
+
+
+def _start_worker(name: str) -> SimpleQueue[Callable[[], None]]:
+    """A thread that does what is put into the queue."""
+    jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            jobs.get()()
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return jobs
