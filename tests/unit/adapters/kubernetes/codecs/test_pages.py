@@ -66,15 +66,23 @@ def test_a_list_may_be_empty(content: bytes) -> None:
 
 def test_a_memo_forgets_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MEMO_SIZE", 2)
-    made: list[int] = []
+    made: list[str] = []
 
-    def make(key: int) -> str:
+    def make(key: str) -> str:
         made.append(key)
-        return str(key)
+        return key.upper()
 
     memo = Memo(make)
-    assert [memo(key) for key in (1, 2, 1, 2, 3, 1)] == ["1", "2", "1", "2", "3", "1"]
-    assert made == [1, 2, 3, 1]
+    assert [memo(key) for key in ("a", "b", "a", "b", "c", "a")] == ["A", "B", "A", "B", "C", "A"]
+    assert made == ["a", "b", "c", "a"]
+
+
+def test_a_memo_keeps_nothing_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "LONGEST_KEY", 3)
+    memo = Memo[str, list[str]](list)
+    assert memo("abc") is memo("abc")
+    assert memo("abcd") == memo("abcd")
+    assert memo("abcd") is not memo("abcd")
 
 
 def test_an_object_of_any_size_is_read() -> None:

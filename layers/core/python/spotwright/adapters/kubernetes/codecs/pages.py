@@ -6,7 +6,7 @@ which says what is wrong with it. One object that cannot be read costs no other 
 """
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +14,9 @@ import msgspec
 from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, DecodeError
 from spotwright.adapters.kubernetes.codecs.objects import Json
 
-# A Memo is emptied when it has so many values: a process may decode for weeks.
-MEMO_SIZE: Final = 20_000
+# A Memo is emptied when it has so many values, and keeps none of a longer key: a process may decode for weeks.
+MEMO_SIZE: Final = 5_000
+LONGEST_KEY: Final = 8_192
 
 
 class Page[Value](msgspec.Struct, frozen=True):
@@ -85,7 +86,7 @@ class PageDecoder[Wire, Value]:
 _raw_page: Final = msgspec.json.Decoder(_List[msgspec.Raw])
 
 
-class Memo[Key: Hashable, Value]:
+class Memo[Key: str | bytes, Value]:
     """Values by what they are made of: of equal keys only the first makes a value, which the others share."""
 
     def __init__(self, make: Callable[[Key], Value]) -> None:
@@ -97,7 +98,8 @@ class Memo[Key: Hashable, Value]:
             value = self._make(key)
             if len(self._values) >= MEMO_SIZE:
                 self._values.clear()
-            self._values[key] = value
+            if len(key) <= LONGEST_KEY:
+                self._values[key] = value
         return value
 
 
