@@ -55,16 +55,15 @@ class Watcher:
 
 
 class CallFault(Watcher):
-    """Acts on the call at which its countdown ends, once."""
+    """Acts on the call at which its countdown ends, once. ``counted``: which calls are counted."""
 
-    def __init__(self, countdown: int, *, of_changes: bool) -> None:
-        """``countdown``: the number of the call, from 1; ``of_changes``: reads are not counted."""
-        self._countdown, self._of_changes = countdown, of_changes
+    def __init__(self, countdown: int, counted: Callable[[Call], bool]) -> None:
+        self._countdown, self._counted = countdown, counted
         self.has_struck = False
 
     def is_reached(self, call: Call) -> bool:
         """Whether this is the call; counts it. To be asked once for each call."""
-        if self.has_struck or (self._of_changes and not call.changes):
+        if self.has_struck or not self._counted(call):
             return False
         self._countdown -= 1
         self.has_struck = self._countdown <= 0

@@ -127,7 +127,8 @@ class Episode:
                 return
             self._let_pass(LOOK_SECONDS)
             seconds += LOOK_SECONDS
-        self._fail_unsettled()
+        if self._violation() is None:
+            self._fail_unsettled()
 
     def _stop_faults(self) -> None:
         """What users would have to see to: capacity, budgets and classes are as they should be."""

@@ -13,21 +13,33 @@ import msgspec
 from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.state import DoorbellMessage
+from tests.campaign.calls import CHANGES as CHANGES_BY_PORT
 from tests.campaign.calls import Call, CallFault
+from tests.campaign.load import warn_of_interruption
 from tests.campaign.world import CampaignWorld
+
+#: When a fault strikes: at the n-th call of those that are counted.
+type Target = tuple[int, Callable[[Call], bool]]
 
 # So many messages are lost, late or doubled at once.
 MOST_CHANGED: Final = 30
 # A fault that is armed strikes at one of so many calls or changes that follow.
 CALLS: Final = 25
 CHANGES: Final = 12
+# What decides, buys and takes; and every action that changes something, however seldom it is called.
+DECISIVE: Final = (("state", "commit"), ("ec2", "create_fleet"), ("ec2", "terminate"), ("cluster", "delete"))
+ACTIONS: Final = DECISIVE * 6 + tuple(
+    (port, action) for port in sorted(CHANGES_BY_PORT) for action in sorted(CHANGES_BY_PORT[port])
+)
+# An invocation lasts no longer than a minute.
+STALLED_SECONDS: Final = 50
 
 
 class Killed(CallFault):
     """The process ends before or after a change."""
 
-    def __init__(self, countdown: int, *, done: bool) -> None:
-        super().__init__(countdown, of_changes=True)
+    def __init__(self, target: Target, *, done: bool) -> None:
+        super().__init__(*target)
         self._done, self._now = done, False
 
     def before(self, call: Call) -> None:
@@ -43,8 +55,8 @@ class Killed(CallFault):
 class CallRefused(CallFault):
     """A call, read or change, is not carried out."""
 
-    def __init__(self, countdown: int, error: ApiError) -> None:
-        super().__init__(countdown, of_changes=False)
+    def __init__(self, target: Target, error: ApiError) -> None:
+        super().__init__(*target)
         self._error = error
 
     def before(self, call: Call) -> None:
@@ -61,15 +73,28 @@ class AnswerLost(CallFault):
 
 
 class ActsMeanwhile(CallFault):
-    """In the middle of an invocation somebody else acts."""
+    """In the middle of an invocation, just before a call, others act."""
 
-    def __init__(self, countdown: int, act: Callable[[], None]) -> None:
-        super().__init__(countdown, of_changes=False)
+    def __init__(self, target: Target, act: Callable[[], None]) -> None:
+        super().__init__(*target)
         self._act = act
 
-    def after(self, call: Call, answer: Any) -> None:
+    def before(self, call: Call) -> None:
         if self.is_reached(call):
             self._act()
+
+
+def _some_call(rng: Random) -> Target:
+    """A call of some kind that changes something, or the n-th call."""
+    return _some_change(rng) if rng.random() < 0.5 else (rng.randint(1, CALLS), lambda _: True)
+
+
+def _some_change(rng: Random) -> Target:
+    """A change of some kind, or the n-th change of any."""
+    if rng.random() < 0.5:
+        return rng.randint(1, CHANGES), lambda call: call.changes
+    port, action = rng.choice(ACTIONS)
+    return rng.choice((1, 1, 2)), lambda call: call.is_to(port, action)
 
 
 # Kinds
@@ -79,7 +104,7 @@ class Kill:
     name, weight = "handler killed between two effects", 30
 
     def strike(self, world: CampaignWorld, rng: Random) -> bool:
-        world.arm(self.name, Killed(rng.randint(1, CHANGES), done=rng.random() < 0.8))
+        world.arm(self.name, Killed(_some_change(rng), done=rng.random() < 0.8))
         return True
 
 
@@ -88,7 +113,7 @@ class RefuseCall:
 
     def strike(self, world: CampaignWorld, rng: Random) -> bool:
         error = rng.choice((Unavailable("no answer", code="Timeout"), Throttled("slow down", code="Throttling")))
-        world.arm(self.name, CallRefused(rng.randint(1, CALLS), error))
+        world.arm(self.name, CallRefused(_some_call(rng), error))
         return True
 
 
@@ -96,23 +121,54 @@ class LoseAnswer:
     name, weight = "answer of a change lost", 12
 
     def strike(self, world: CampaignWorld, rng: Random) -> bool:
-        world.arm(self.name, AnswerLost(rng.randint(1, CHANGES), of_changes=True))
+        world.arm(self.name, AnswerLost(*_some_change(rng)))
         return True
 
 
 class SecondWorker:
-    name, weight = "two workers at the same time", 14
+    """Another invocation of any function, from its beginning to its end, in the middle of one.
+
+    Half the time the note that a planner is at work is gone: nothing but time may depend on it.
+    """
+
+    name, weight = "two workers at the same time", 16
 
     def strike(self, world: CampaignWorld, rng: Random) -> bool:
         other = Random(rng.random())
-        world.arm(self.name, ActsMeanwhile(rng.randint(1, CALLS), lambda: self._work(world, other)))
+        world.arm(self.name, ActsMeanwhile(_some_call(rng), lambda: self._work(world, other)))
         return True
 
     def _work(self, world: CampaignWorld, rng: Random) -> None:
-        """The other one works off everything that its own invocation was not given."""
-        bells = world.bells_for_everything()
-        world.invoke_queue("lifecycle", tuple(rng.sample(bells, rng.randint(1, len(bells)))))
-        world.invoke_next(rng)
+        if rng.random() < 0.5:
+            world.state.planners.clear()
+        if rng.random() < 0.3 and warn_of_interruption(world, rng):
+            world.invoke_interrupt()
+            world.invoke_waiting("notices")
+        for queue in rng.sample(("lifecycle", "provision", "disrupt", "any"), 2):
+            bells = world.bells_for_everything(queue)
+            if bells:
+                world.invoke_queue(queue, tuple(rng.sample(bells, rng.randint(1, len(bells)))))
+            else:
+                world.invoke_next(rng)
+
+
+class Stall:
+    """A handler stands still between two effects, while everything else goes on."""
+
+    name, weight = "handler stands still", 8
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        other = Random(rng.random())
+        world.arm(self.name, ActsMeanwhile(_some_call(rng), lambda: self._go_on(world, other)))
+        return True
+
+    def _go_on(self, world: CampaignWorld, rng: Random) -> None:
+        if rng.random() < 0.1:
+            world.lose_table()
+        for _ in range(rng.randint(1, STALLED_SECONDS)):
+            world.pass_time(1)
+            if world.has_work():
+                world.invoke_next(rng)
 
 
 class OutOfTime:
@@ -183,8 +239,7 @@ class LoseTable:
     name, weight = "table lost", 1
 
     def strike(self, world: CampaignWorld, rng: Random) -> bool:
-        world.state.clear()
-        world.table_lost_at = world.clock.milliseconds()
+        world.lose_table()
         world.struck[self.name] += 1
         return True
 
@@ -232,6 +287,7 @@ FAULTS: Final = (
     RefuseCall(),
     LoseAnswer(),
     SecondWorker(),
+    Stall(),
     OutOfTime(),
     LoseMessages(),
     DoubleMessages(),

@@ -17,7 +17,7 @@ from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow
+from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, sort_key
 from tests.campaign.calls import Call, Watcher
 from tests.campaign.world import CampaignWorld
 
@@ -236,7 +236,8 @@ class PodsAreAsked(Invariant):
         if call.is_to("ec2", "terminate"):
             self.checked += 1
             for instance in call.args[0]:
-                self._check_termination(instance)
+                if instance not in self.world.torn_out:
+                    self._check_termination(instance)
 
     def _check_termination(self, instance: str) -> None:
         states = {machine.id: machine.state for machine in self.world.ec2.all_instances()}
@@ -367,6 +368,49 @@ class UidsStated(Invariant):
                 self.fail(f"{call.action} of {target.key} without a uid")
 
 
+class NothingOverwritten(Invariant):
+    """What is written is made from what is there: a row of its version, a decision of the version of the cluster."""
+
+    name = "no write replaces what its writer has not seen"
+
+    def __init__(self, world: CampaignWorld) -> None:
+        super().__init__(world)
+        self._found = 0
+
+    def before(self, call: Call) -> None:
+        if call.is_to("state", "commit"):
+            self._found = self.world.state.cluster_row.version
+        elif call.is_to("state", "save"):
+            row = self.world.state.rows.get(sort_key(call.args[0]))
+            self._found = -1 if row is None else row.version
+
+    def after(self, call: Call, answer: Any) -> None:
+        if not call.is_to("state", "commit", "save"):
+            return
+        self.checked += 1
+        seen = call.kwargs["expected_version"] if call.action == "commit" else call.args[0].version
+        if seen != self._found:
+            what = "the cluster" if call.action == "commit" else sort_key(call.args[0])
+            self.fail(f"{what} was at version {self._found} and is replaced by what was made from version {seen}")
+
+
+class InstancesEndFirst(Invariant):
+    """A NodeClaim keeps its finalizer until its instance ends."""
+
+    name = "no NodeClaim is let go before its instance ends"
+
+    def before(self, call: Call) -> None:
+        if not (call.is_to("cluster", "patch_metadata") and call.args[0] == "nodeclaims"):
+            return
+        if labels.FINALIZER in call.args[2].get("finalizers", (labels.FINALIZER,)):
+            return
+        self.checked += 1
+        claim = self.world.cluster.find("nodeclaims", call.args[1].key)
+        for instance in _live(self.world):
+            if claim is not None and instance_id(claim.provider_id) == instance.id:
+                self.fail(f"{claim.name} loses its finalizer and {instance.id} is {instance.state}")
+
+
 class ErrorsAreAnswers(Invariant):
     """An invocation ends with an error of an API or with none."""
 
@@ -381,7 +425,8 @@ class ErrorsAreAnswers(Invariant):
 
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NothingBoughtTwice, PodsPlannedOnce, NoLeak, EveryClaimEnds, NoPodWaits, NodesAreOpen, NoEmptyNode, RowsEnd,
-    RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated, ErrorsAreAnswers,
+    RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated,
+    NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers,
 )  # fmt: skip
 
 

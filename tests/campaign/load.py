@@ -9,6 +9,7 @@ import msgspec
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from tests.campaign.world import CampaignWorld
 
@@ -84,6 +85,17 @@ def delete_nodeclaim(world: CampaignWorld, rng: Random) -> bool:
     if not claims:
         return False
     world.cluster.delete("nodeclaims", rng.choice(claims).metadata)
+    return True
+
+
+def tear_out_nodeclaim(world: CampaignWorld, rng: Random) -> bool:
+    """Somebody takes a NodeClaim's finalizer away and deletes it: its instance is left."""
+    claims = world.claims()
+    if not claims:
+        return False
+    claim = rng.choice(claims)
+    world.torn_out.add(instance_id(claim.provider_id))
+    world.cluster.remove("nodeclaims", claim.name)
     return True
 
 
@@ -196,6 +208,7 @@ EVENTS: Final[Mapping[Event, int]] = {
     terminate_instance: 4,
     take_capacity: 4,
     delete_node: 2,
+    tear_out_nodeclaim: 1,
     change_budget: 2,
     change_limit: 2,
     recommend_rebalance: 1,

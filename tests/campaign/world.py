@@ -29,7 +29,8 @@ class CampaignWorld(World):
     """``invocations``: how they ended, by function and end. ``notices``: EventBridge's messages for ``interrupt``.
 
     ``struck``: how often each kind of fault took effect. ``errors``: what ended an invocation and is no answer of an
-    API. ``table_lost_at``: epoch milliseconds, 0 = never.
+    API. ``table_lost_at``: epoch milliseconds, 0 = never. ``torn_out``: instances whose NodeClaim somebody removed
+    without its finalizer; nobody drains them, as in Karpenter.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class CampaignWorld(World):
         self._armed: list[tuple[str, CallFault]] = []
         self._next_seconds: tuple[str, float] | None = None
         self.table_lost_at = 0
+        self.torn_out: set[str] = set()
         self._later: list[tuple[int, Work]] = []
         self._set_up()
 
@@ -92,16 +94,30 @@ class CampaignWorld(World):
         """The next invocation has so many seconds left from its beginning to its end."""
         self._next_seconds = (name, seconds)
 
-    def bells_for_everything(self) -> list[Doorbell]:
-        """A doorbell for every object and every row that ``lifecycle`` may be woken for."""
+    def lose_table(self) -> None:
+        self.state.clear()
+        self.table_lost_at = self.clock.milliseconds()
+
+    def bells_for_everything(self, queue: str) -> list[Doorbell]:
+        """A doorbell for everything that a function may be woken for."""
         name = self.cluster.name
-        rows = [tuple(key.split("#")) for key in self.state.rows]
-        return [
-            *(Doorbell(name, kind) for kind in ("decision", "nodepools")),
-            *(Doorbell(name, kind, key) for kind, key in rows),
-            *(Doorbell(name, "claim", claim.name) for claim in self.claims()),
-            *(Doorbell(name, "node", node.name) for node in self.cluster.all("nodes")),
-        ]
+        rows = [(kind, key) for kind, _, key in (key.partition("#") for key in self.state.rows)]
+        match queue:
+            case "provision":
+                return [Doorbell(name, "pods")]
+            case "disrupt":
+                return [
+                    Doorbell(name, "evaluate"),
+                    *(Doorbell(name, "validate", row.id) for row in self.state.commands()),
+                ]
+            case "lifecycle":
+                return [
+                    *(Doorbell(name, kind) for kind in ("decision", "nodepools")),
+                    *(Doorbell(name, kind, key) for kind, key in rows),
+                    *(Doorbell(name, "claim", claim.name) for claim in self.claims()),
+                    *(Doorbell(name, "node", node.name) for node in self.cluster.all("nodes")),
+                ]
+        return []
 
     # Invocations
 
@@ -126,6 +142,16 @@ class CampaignWorld(World):
         elif queues:
             queue = rng.choice(queues)
             self.invoke_queue(queue, self._receive(queue, rng))
+
+    def invoke_interrupt(self) -> None:
+        """EventBridge delivers everything that it holds."""
+        for notice in tuple(self.notices):
+            self.notices.remove(notice)
+            self._invoke_interrupt(notice[1])
+
+    def invoke_waiting(self, queue: str) -> None:
+        """Invoke a function with all messages that its queue holds now."""
+        self.invoke_queue(queue, self.doorbells.receive(queue))
 
     def _receive(self, queue: str, rng: Random) -> tuple[Doorbell, ...]:
         """Standard queues keep no order."""

@@ -1,0 +1,53 @@
+"""Does the campaign notice when a safety line is missing? Each is taken out, and an invariant must report it."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.campaign import invariants, safety_lines
+from tests.campaign.invariants import Invariant
+from tests.campaign.runs import run_campaign, shrink
+
+# Several times what each of them takes.
+STEPS = 6_000
+
+
+@pytest.mark.parametrize(
+    ("missing", "noticed_by"),
+    [
+        (safety_lines.client_token_reused, invariants.NothingBoughtTwice),
+        (safety_lines.nominations_counted, invariants.PodsPlannedOnce),
+        (safety_lines.commit_conditional, invariants.NothingOverwritten),
+        (safety_lines.rows_conditional, invariants.NothingOverwritten),
+        (safety_lines.pods_evicted, invariants.PodsAreAsked),
+        (safety_lines.drained_first, invariants.PodsAreAsked),
+        (safety_lines.terminated_first, invariants.InstancesEndFirst),
+        (safety_lines.orphans_found, invariants.NoLeak),
+        (safety_lines.uid_stated, invariants.UidsStated),
+        (safety_lines.emptiness_seen_twice, invariants.BudgetsKept),
+        (safety_lines.budgets_asked, invariants.BudgetsKept),
+        (safety_lines.timers_rung, invariants.RowsEnd),
+    ],
+    ids=lambda value: value.__name__ if value.__module__ == safety_lines.__name__ else "",
+)
+def test_a_missing_safety_line_is_noticed(
+    missing: Callable[[], AbstractContextManager[None]], noticed_by: type[Invariant]
+) -> None:
+    with missing():
+        _, failure = run_campaign(seed=1, steps=STEPS)
+    assert failure is not None
+    assert failure.result.violation is not None
+    assert failure.result.violation.invariant == noticed_by.name
+
+
+def test_a_failing_episode_is_shrunk_to_what_breaks_the_invariant() -> None:
+    with safety_lines.emptiness_seen_twice():
+        _, failure = run_campaign(seed=1, steps=STEPS)
+        assert failure is not None
+        shrunk, left_out = shrink(1, failure)
+    assert failure.result.violation is not None
+    assert shrunk.violation is not None
+    assert shrunk.violation.invariant == failure.result.violation.invariant
+    assert len(shrunk.happened) < len(failure.result.happened)
+    assert not left_out & shrunk.happened.keys()
