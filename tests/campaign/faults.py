@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.model.cluster_state import ClusterStateError
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.state import DoorbellMessage
 from tests.campaign.calls import CHANGES as CHANGES_BY_PORT
@@ -282,6 +283,36 @@ class StopForwarder:
         return True
 
 
+class ShipLate:
+    """The cluster state is behind the cluster; sometimes it says so."""
+
+    name, weight = "cluster state late", 6
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        shipped = world.cluster_state
+        shipped.lag_seconds = rng.choice((2, 5, 15, 29, 45, 60))
+        shipped.stated_lag_seconds = rng.choice((None, 0))
+        world.later(rng.randint(30, 300), lambda: self._end(world))
+        world.struck[self.name] += 1
+        return True
+
+    def _end(self, world: CampaignWorld) -> None:
+        world.cluster_state.lag_seconds, world.cluster_state.stated_lag_seconds = 0, None
+
+
+class ShipNothing:
+    """The cluster state cannot be read, or nothing was shipped."""
+
+    name, weight = "cluster state unusable", 3
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        codes = ("CutShort", "OtherSchema", "OtherCluster", "BadResourceVersion", "InTheFuture")
+        world.cluster_state.error = ClusterStateError("it cannot be used", code=rng.choice(codes))
+        world.later(rng.randint(20, 200), lambda: setattr(world.cluster_state, "error", None))
+        world.struck[self.name] += 1
+        return True
+
+
 FAULTS: Final = (
     Kill(),
     RefuseCall(),
@@ -302,6 +333,8 @@ FAULTS: Final = (
     Outage("queues away", "doorbells", Unavailable("no answer", code="InternalError"), 2),
     HideNewInstances(),
     StopForwarder(),
+    ShipLate(),
+    ShipNothing(),
 )
 
 

@@ -38,6 +38,7 @@ class CampaignWorld(World):
         self.calls = Calls()
         self.ports = WatchedPorts(self.ports, self.calls)
         self.settings = Settings(work_units=WORK_UNITS)
+        self.cluster_state.lag_seconds = 0
         self.invocations: Counter[tuple[str, str]] = Counter()
         self.errors: list[Exception] = []
         self.notices: list[tuple[int, Work]] = []

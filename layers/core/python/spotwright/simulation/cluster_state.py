@@ -44,14 +44,20 @@ class FakeClusterState:
         self.lie: Callable[[ClusterObjects], ClusterObjects] | None = None
         self.error: ClusterStateError | None = None
         self._taken: deque[tuple[datetime, ClusterObjects]] = deque()
+        self._stopped_at: datetime | None = None
 
     def take(self) -> None:
-        """Keep the cluster as it is now, for as long as a state may be late."""
+        """The forwarder runs: keep the cluster as it is now, for as long as a state may be late."""
+        self._stopped_at = None
         if self.lag_seconds is not None:
             now = self._clock.now()
             self._taken.append((now, self._objects()))
             while self._taken[0][0] < now - LONGEST_LAG:
                 self._taken.popleft()
+
+    def stop(self) -> None:
+        """The forwarder does not run: nothing newer is shipped."""
+        self._stopped_at = self._stopped_at or self._clock.now()
 
     def head(self, *, now: datetime) -> ShippedHead | None:
         self._effects.before_read("cluster_state", "head")
@@ -60,7 +66,7 @@ class FakeClusterState:
         if self.error is not None:
             raise self.error
         stated = self.lag_seconds if self.stated_lag_seconds is None else self.stated_lag_seconds
-        at = now - timedelta(seconds=stated)
+        at = self._last_shipped(now - timedelta(seconds=stated))
         kinds = {kind: KindState("1", at) for kind in (*KIND_FIELDS, NAMESPACE)}
         cluster = self._cluster.name
         sequence = int(at.timestamp())
@@ -71,15 +77,21 @@ class FakeClusterState:
 
     def load(self, head: ClusterStateHead) -> ClusterState:
         self._effects.before_read("cluster_state", "load")
-        at = self._clock.now() - timedelta(seconds=self.lag_seconds or 0)
-        past = [objects for taken, objects in self._taken if taken <= at]
-        objects = past[-1] if self.lag_seconds and past else ClusterObjects() if self.lag_seconds else self._objects()
+        objects = self._objects() if not self.lag_seconds and self._stopped_at is None else self._late_objects()
         if self.lie is not None:
             objects = in_order(self.lie(objects))
         return ClusterState(
             cluster=head.cluster, epoch=head.epoch, sequence=head.sequence, taken=head.taken, kinds=head.kinds,
             objects=objects,
         )  # fmt: skip
+
+    def _last_shipped(self, at: datetime) -> datetime:
+        return at if self._stopped_at is None else min(at, self._stopped_at)
+
+    def _late_objects(self) -> ClusterObjects:
+        at = self._last_shipped(self._clock.now() - timedelta(seconds=self.lag_seconds or 0))
+        past = [objects for taken, objects in self._taken if taken <= at]
+        return past[-1] if past else ClusterObjects()
 
     def _objects(self) -> ClusterObjects:
         fields: dict[str, Any] = {

@@ -144,7 +144,10 @@ class World:
         """What machines, controllers, the forwarder and schedules do at this moment; no function is invoked."""
         self.kubelets.reconcile()
         self._controllers()
-        self.cluster_state.take()
+        if self.forwarder_runs:
+            self.cluster_state.take()
+        else:
+            self.cluster_state.stop()
         self._forward()
         self._schedules()
 
