@@ -6,6 +6,7 @@ the others are in CloudWatch.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import batched
 
 import msgspec
 from prometheus_client import Metric
@@ -17,6 +18,9 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.telemetry import metrics as rows
 from spotwright.telemetry.rows import PrometheusMetric
+
+# Samples of so many pods and nodes are in memory at once; a node has a sample for each of its resources.
+PODS_AT_ONCE, NODES_AT_ONCE = 1000, 250
 
 _LABELS = sorted(labels.WELL_KNOWN - {labels.NODEPOOL})
 
@@ -72,7 +76,8 @@ def families(
     """Every metric. ``silent_seconds``: per kind, how long ago it was last heard of."""
     by_name = {node.name: node for node in nodes}
     yield from _node_gauges(nodes, pods)
-    yield _family(rows.PODS_STATE, [(_pod_labels(pod, by_name), 1) for pod in pods])
+    for some in batched(pods, PODS_AT_ONCE, strict=False) if pods else [()]:
+        yield _family(rows.PODS_STATE, [(_pod_labels(pod, by_name), 1) for pod in some])
     yield _single(rows.CLUSTER_NODE_COUNT, len(nodes))
     yield _single(rows.CLUSTER_SYNCED, int(fresh))
     yield _family(
@@ -109,17 +114,18 @@ def _node_gauges(nodes: Sequence[Node], pods: Sequence[Pod]) -> Iterator[Metric]
         if pod.node_name and not pod.is_terminal:
             pods_by_node.setdefault(pod.node_name, []).append(pod)
 
-    def gauge(row: PrometheusMetric, amounts: Callable[[Node], Mapping[str, int]]) -> Metric:
-        return _family(row, [sample for node in nodes for sample in _per_resource(node, amounts(node))])
+    def gauge(row: PrometheusMetric, amounts: Callable[[Node], Mapping[str, int]]) -> Iterator[Metric]:
+        for some in batched(nodes, NODES_AT_ONCE, strict=False) if nodes else [()]:
+            yield _family(row, [sample for node in some for sample in _per_resource(node, amounts(node))])
 
     def requests(node: Node, daemons: bool) -> dict[str, int]:
         running = pods_by_node.get(node.name, ())
         return resources.add(*(pod.requests for pod in running if pod.is_owned_by("DaemonSet") is daemons))
 
-    yield gauge(rows.NODES_ALLOCATABLE, lambda node: node.allocatable)
-    yield gauge(rows.NODES_POD_REQUESTS, lambda node: requests(node, daemons=False))
-    yield gauge(rows.NODES_DAEMON_REQUESTS, lambda node: requests(node, daemons=True))
-    yield gauge(rows.NODES_SYSTEM_OVERHEAD, lambda node: resources.subtract(node.capacity, node.allocatable))
+    yield from gauge(rows.NODES_ALLOCATABLE, lambda node: node.allocatable)
+    yield from gauge(rows.NODES_POD_REQUESTS, lambda node: requests(node, daemons=False))
+    yield from gauge(rows.NODES_DAEMON_REQUESTS, lambda node: requests(node, daemons=True))
+    yield from gauge(rows.NODES_SYSTEM_OVERHEAD, lambda node: resources.subtract(node.capacity, node.allocatable))
 
 
 def _per_resource(node: Node, amounts: Mapping[str, int]) -> Iterator[Sample]:

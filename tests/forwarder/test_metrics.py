@@ -7,9 +7,10 @@ import urllib3
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from forwarder import metrics as metrics_page
 from forwarder.loop import Counters
 from forwarder.metrics import ClusterCollector, StateFigures, families
-from forwarder.web import serve
+from forwarder.web import page_parts, serve
 from spotwright.adapters.kubernetes.codecs.node import decode_node
 from spotwright.adapters.kubernetes.codecs.pod import decode_pod
 from tests.forwarder import objects
@@ -113,3 +114,18 @@ def test_the_cluster_state_is_measured(metrics: dict[str, Metric]) -> None:
 def test_probes_are_answered_beside_the_metrics(address: str, path: str, status: int, text: str) -> None:
     answer = urllib3.request("GET", address + path, timeout=5.0)
     assert (answer.status, answer.data.decode()) == (status, f"{text}\n")
+
+
+def test_a_metric_in_parts_is_one_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = b"".join(page_parts(served()))
+    monkeypatch.setattr(metrics_page, "PODS_AT_ONCE", 1)
+    parts = list(page_parts(served()))
+    assert b"".join(parts) == whole
+    assert len(parts) > whole.count(b"# TYPE")
+
+
+def test_the_page_is_compressed_for_who_asks(address: str) -> None:
+    plain = urllib3.request("GET", f"{address}/metrics", timeout=5.0)
+    packed = urllib3.request("GET", f"{address}/metrics", headers={"Accept-Encoding": "gzip"}, timeout=5.0)
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert packed.data == plain.data
