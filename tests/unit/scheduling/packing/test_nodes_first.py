@@ -180,3 +180,13 @@ def test_a_pod_changes_its_zone_where_that_saves_a_node() -> None:
 def test_no_zone_gets_more_pods_than_it_may_have_nor_keeps_fewer() -> None:
     assert exchanged((0, 1), (0, 0)) == [(1, {0: 1}), (1, {2: 1})]
     assert exchanged((1, 1), (0, 1)) == [(1, {0: 1}), (1, {2: 1})]
+
+
+def test_pods_of_one_size_get_nodes_of_which_they_use_most() -> None:
+    """A core costs less on the small type, but of its cores a pod leaves more than a third."""
+    small, large = instance("small", 5, 64, 0.10), instance("large", 7, 64, 0.15)
+    typed = problem(types=(small, large))
+    typed.items = Items([(3_000, GIB, 1)])
+    packing = Packing([PackedNodes(0, 6, {0: 1})], [0], RemainingLimits([{}], {}), 0)
+    replace_nodes(typed, packing, SIZE_BOUND, BUDGET)
+    assert [(packed_nodes.node_count, packed_nodes.pod_counts) for packed_nodes in packing.nodes] == [(3, {0: 2})]

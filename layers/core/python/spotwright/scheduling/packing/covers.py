@@ -5,7 +5,7 @@ A cover says nothing of how the pods are shared: whether they can be is for the 
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from operator import ge, mul
+from operator import ge, mul, sub
 from typing import Final
 
 from spotwright.scheduling.offerings.pool_types import Vector
@@ -48,6 +48,7 @@ class CoverSearch:
         self._pack = pack
         self._resource_prices = resource_prices
         self._shadow_prices = resource_prices[0]
+        self._priced = [(dimension, price) for dimension, price in enumerate(self._shadow_prices) if price]
         self._by_price = sorted(shapes, key=lambda shape: (shape.price, shape.offering))
         self._prices = [shape.price for shape in self._by_price]
         by_worth = sorted((-self._worth(shape.room), shape.offering, shape) for shape in shapes)
@@ -70,7 +71,7 @@ class CoverSearch:
         ]
         self._disjoint = self._disjoint_rows(len(demand) - 1)
         if gap > 0:
-            self._branch(list(demand), 0, 0, 0)
+            self._branch(list(demand), 0, self._of_row[0], 0)
         return not self._is_over() and not self._too_many_nodes
 
     def _disjoint_rows(self, last: int) -> set[int]:
@@ -87,9 +88,14 @@ class CoverSearch:
         worth: float = sum(map(mul, self._shadow_prices, amounts))
         return worth
 
-    def _worth_of_missing(self, missing: Vector) -> float:
-        """What covers the missing amounts costs no less."""
-        return sum([amount * price for amount, price in zip(missing, self._shadow_prices, strict=True) if amount > 0])
+    def _worth_without(self, missing: Vector, room: Vector) -> float:
+        """What covers the missing amounts beside the room costs no less."""
+        worth = 0.0
+        for dimension, price in self._priced:
+            left = missing[dimension] - room[dimension]
+            if left > 0:
+                worth += left * price
+        return worth
 
     def _least_cost(self, missing: Vector) -> float:
         """What covers the missing amounts costs no less; closer to it, and slower."""
@@ -100,14 +106,15 @@ class CoverSearch:
     def _is_over(self) -> bool:
         return self.evaluated >= self._most_evaluated or self._packings_left <= 0
 
-    def _branch(self, missing: list[Vector], row: int, first: int, cost: int) -> None:
-        """Add one more shape, from place ``first`` on in the row's order, to the chosen; rows are covered in turn."""
+    def _branch(self, missing: list[Vector], row: int, shapes: Sequence[tuple[Shape, float]], cost: int) -> None:
+        """Add one more of the shapes to the chosen; rows are covered in turn."""
         last = len(missing) - 1
         while max(missing[row]) <= 0:
             if row == last:
                 self._offer(cost)
                 return
-            row, first = row + 1, 0
+            row += 1
+            shapes = self._of_row[row]
         least = self._least_cost(missing[last])
         if cost + least >= self.below:
             return
@@ -119,25 +126,20 @@ class CoverSearch:
         alone = row in self._disjoint
         later = sum([self._least_cost(missing[other]) for other in self._disjoint if other > row]) if alone else 0.0
         # What the chosen shapes cost beyond what they are worth only grows.
-        spent = cost + self._worth(missing[last])
-        shapes = self._of_row[row]
-        for place in range(first, len(shapes)):
-            shape, surcharge = shapes[place]
-            if spent + surcharge >= self.below:
-                continue
+        most_surcharge = self.below - cost - self._worth(missing[last])
+        shapes = [entry for entry in shapes if entry[1] < most_surcharge]
+        for place, (shape, _) in enumerate(shapes):
             self.evaluated += 1
-            left = tuple([amount - room for amount, room in zip(missing[last], shape.room, strict=True)])
-            if cost + shape.price + self._worth_of_missing(left) >= self.below:
+            most, room = self.below - cost - shape.price, shape.room
+            if self._worth_without(missing[last], room) >= most or (
+                alone and later + self._worth_without(missing[row], room) >= most
+            ):
                 continue
-            if alone:
-                left = tuple([amount - room for amount, room in zip(missing[row], shape.room, strict=True)])
-                if cost + shape.price + later + self._worth_of_missing(left) >= self.below:
-                    continue
             rows = missing.copy()
             for other in shape.rows:
-                rows[other] = tuple([amount - room for amount, room in zip(missing[other], shape.room, strict=True)])
+                rows[other] = tuple(map(sub, missing[other], room))
             self._chosen.append(shape.offering)
-            self._branch(rows, row, place, cost + shape.price)
+            self._branch(rows, row, shapes[place:], cost + shape.price)
             self._chosen.pop()
             if self._is_over():
                 return

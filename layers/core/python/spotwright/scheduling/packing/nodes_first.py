@@ -46,6 +46,10 @@ _SLACKS_OF_ALL: Final = (0.1, 0.05, 0.025, 0.01, 0.0)
 # The most shapes to evaluate, and covers to pack, for one slack; of all nodes at once, so many times more shapes.
 _MOST_EVALUATED: Final = 300
 _MOST_PACKINGS: Final = 5
+# How many sizes of pods are tried as parts of cpu, and of memory; by what factor a part must raise the lower bound.
+_MOST_PARTS: Final = 4
+_WORTHWHILE_PART: Final = 1.002
+_UNITS_PER_PART: Final = 100
 _EVALUATED_OF_ALL: Final = 2
 
 
@@ -112,9 +116,11 @@ class _Replacement:
         for any_class in any_classes:
             counts[any_class] = 1
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
-        demand = self.find_demands(self.release(pods)[0])[1][-1]
-        self.resource_prices = self._find_resource_prices(demand)
-        self.lower_bound: float = sum(map(mul, demand, self.resource_prices[0]))
+        self.parts: tuple[tuple[int, int], ...] = ()
+        released = self.release(pods)[0]
+        self.resource_prices, self.lower_bound = self._find_prices(released)
+        if packing.cost(self.offering_index) > self.lower_bound * _CLOSE_ENOUGH:
+            self._choose_parts(released)
         self._choose_nodes()
 
     def release(self, pods: Counter[int]) -> tuple[Counter[int], dict[int, dict[int, int]]]:
@@ -152,19 +158,24 @@ class _Replacement:
         return sum(self._price(node.offering) for node in nodes)
 
     def _room(self, offering: int) -> Vector:
-        """Free capacity, and one host if it may hold pods that need hosts of their own."""
-        return (*self.offering_index.pool_type_of[offering].free_capacity, self.host_offerings >> offering & 1)
+        """Free capacity, its whole parts, and one host if it may hold pods that need hosts of their own."""
+        free_capacity = self.offering_index.pool_type_of[offering].free_capacity
+        parts = [free_capacity[dimension] // part for dimension, part in self.parts]
+        return (*free_capacity, *parts, self.host_offerings >> offering & 1)
 
     def _demand(self, pods: Mapping[int, int]) -> Vector:
         """What the pods request together, and the hosts that the class needs that needs most."""
-        demand, hosts = [0] * len(self.offering_index.dimensions), 0
+        demand, hosts, sizes = [0] * len(self.offering_index.dimensions), 0, self.problem.items.sizes
+        parts = [
+            sum([sizes[j][dimension] // part * count for j, count in pods.items()]) for dimension, part in self.parts
+        ]
         for j, count in pods.items():
             for d, amount in self.problem.items.needs[j]:
                 demand[d] += amount * count
             host_constraint = self.problem.host_constraints[j]
             if host_constraint is not None and host_constraint.max_per_host:
                 hosts = max(hosts, -(-count // host_constraint.max_per_host))
-        return (*demand, hosts)
+        return (*demand, *parts, hosts)
 
     def find_demands(self, pods: Mapping[int, int]) -> tuple[list[int], list[Vector]]:
         """The sets of offerings that some pods are limited to, and what these request; last that of all pods.
@@ -203,6 +214,31 @@ class _Replacement:
         for mask, _ in found:
             union |= mask
         return [*sorted({mask for mask, _ in found} - {union}, key=lambda mask: (mask.bit_count(), mask)), union]
+
+    def _find_prices(self, pods: Mapping[int, int]) -> tuple[list[list[float]], float]:
+        """Resource prices for these pods, and what the pods cost no less than."""
+        demand = self.find_demands(pods)[1][-1]
+        resource_prices = self._find_resource_prices(demand)
+        return resource_prices, sum(map(mul, demand, resource_prices[0]))
+
+    def _choose_parts(self, pods: Mapping[int, int]) -> None:
+        """Count cpu and memory also in whole parts of the size of some pod where that shows that the pods cost more.
+
+        A node has no use for what it has beyond whole parts: of 7.9 cores, pods of 1 and 4 cores use 7.
+        """
+        for dimension in (CPU_DIMENSION, MEMORY_DIMENSION):
+            requested = Counter[int]()
+            for j, count in pods.items():
+                requested[self.problem.items.sizes[j][dimension]] += count * self.problem.items.sizes[j][dimension]
+            before, least = self.parts, self.lower_bound * _WORTHWHILE_PART
+            for part, _ in sorted(requested.items(), key=lambda item: (-item[1], item[0]))[:_MOST_PARTS]:
+                tried, self.parts = self.parts, (*before, (dimension, part or 1))
+                resource_prices, lower_bound = self._find_prices(pods)
+                self.work_units += _UNITS_PER_PART
+                if lower_bound > least:
+                    self.resource_prices, self.lower_bound, least = resource_prices, lower_bound, lower_bound
+                else:
+                    self.parts = tried
 
     def _find_resource_prices(self, demand: Vector) -> list[list[float]]:
         """Shadow prices: of the whole demand, and of its cpu and its memory alone, for what is left of a demand."""
@@ -337,11 +373,14 @@ class _GroupReplacement:
         """True when all covers of these shapes were tried."""
         cover_search = CoverSearch(shapes, self._replacement.resource_prices, self._below, self._pack)
         most_evaluated = _MOST_EVALUATED * (_EVALUATED_OF_ALL if everything else 1)
-        complete = False
+        complete, divisible = False, len(self._replacement.offering_index.dimensions)
         for slack in _SLACKS_OF_ALL if everything else _SLACKS:
             if self.work_units + cover_search.evaluated >= self._budget:
                 break
-            rows = [(*(int(amount * (1 + slack)) for amount in amounts), hosts) for *amounts, hosts in self._demands]
+            rows = [
+                (*(int(amount * (1 + slack)) for amount in amounts[:divisible]), *amounts[divisible:])
+                for amounts in self._demands
+            ]
             complete = cover_search.search(rows, most_evaluated, _MOST_PACKINGS)
         self.work_units += cover_search.evaluated
         return complete

@@ -16,7 +16,7 @@ NODE_SIZE_BOUNDS_MILLICORES: Final = (48_000, 96_000, 24_000, 12_000)
 
 # Units of work for replacing nodes: so many for each pod, and at most; of more pods, so many times fewer.
 _REPLACEMENT_UNITS_PER_POD: Final = 1500
-_REPLACEMENT_UNITS: Final = 75_000
+_REPLACEMENT_UNITS: Final = 60_000
 _REPLACEMENT_PODS: Final = 400
 
 
