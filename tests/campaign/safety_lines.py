@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from spotwright.disruption import budgets, emptiness
+from spotwright.disruption import emptiness
 from spotwright.simulation.state import FakeState
 from spotwright.workflows.lifecycle import actions, commands, nodeclaims, workflow
 from spotwright.workflows.lifecycle.launch import assignment, fleet
@@ -110,13 +110,6 @@ def uid_stated() -> Iterator[None]:
 def emptiness_seen_twice() -> Iterator[None]:
     """A node is not looked at again when it is closed to pods."""
     with patch.object(emptiness, "keeps_node", lambda *_: False):
-        yield
-
-
-@contextmanager
-def budgets_asked() -> Iterator[None]:
-    """As many nodes go as are empty."""
-    with patch.object(budgets, "remaining_disruptions", lambda *_, **__: budgets.UNLIMITED):
         yield
 
 
