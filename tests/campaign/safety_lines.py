@@ -17,7 +17,6 @@ from spotwright.workflows.lifecycle.launch import assignment, fleet
 from spotwright.workflows.lifecycle.termination import drain, finalizer
 from spotwright.workflows.planning import nominated_pods
 from spotwright.workflows.ports.rows import sort_key
-from spotwright.workflows.sweep import poll
 
 
 @contextmanager
@@ -117,13 +116,6 @@ def emptiness_seen_twice() -> Iterator[None]:
 def nominations_counted() -> Iterator[None]:
     """A pod that has a place on a node to come is planned again."""
     with patch.object(nominated_pods, "place_nominated_pods", lambda pods, *_, **__: tuple(pods)):
-        yield
-
-
-@contextmanager
-def timers_rung() -> Iterator[None]:
-    """The sweep does not ring for rows whose time has come."""
-    with patch.object(poll, "_ring_due", lambda *_: None):
         yield
 
 
