@@ -95,10 +95,19 @@ def test_a_heartbeat_that_names_the_state_says_that_it_is_current(forwarder: For
     shipped = forwarder.port.head(now=later)
     assert shipped is not None
     assert shipped.in_sync == later
-    forwarder.beat(later, sequence=4)
+    forwarder.beat(later, sequence=2)
     shipped = forwarder.port.head(now=later)
     assert shipped is not None
     assert shipped.in_sync == NOW
+
+
+def test_a_heartbeat_that_names_a_later_state_says_that_this_one_is_outdated(forwarder: Forwarder) -> None:
+    forwarder.ship(sequence=3)
+    forwarder.beat(NOW, sequence=4)
+    found = read_cluster_state(forwarder.port, now=NOW)
+    assert isinstance(found, NoClusterState)
+    assert found.code == "Outdated"
+    assert "sequence 4, after 3" in found.details
 
 
 def test_a_state_of_another_cluster_is_refused(forwarder: Forwarder, local_aws: LocalAws, table: str) -> None:

@@ -199,6 +199,21 @@ def test_the_handler_says_and_counts_which_pods_have_no_place(world: World, caps
     assert [line["PodsUnschedulable"] for line in lines if "PodsUnschedulable" in line] == [[1.0]]
 
 
+def test_the_handler_says_and_counts_which_nodes_a_ceiling_holds_back(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.settings = msgspec.structs.replace(world.settings, max_nodes_per_hour=1)
+    for number in range(2):
+        world.deploy(builders.pod(f"web-{number}", cpu_millicores=1800), 1)
+    world.kubelets.reconcile()
+    handler = load_handler("provision", world).handler
+    assert failed_messages(handler(sqs_event([doorbell(world, "pods")]), Context())) == []
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    (said,) = [line for line in lines if line.get("message") == log_lines.HELD_BACK_NODES.message]
+    assert (said["nodepool"], said["nodes"], said["setting"]) == ("default", 1, "MAX_NODES_PER_HOUR")
+    assert [line["LaunchesHeldBack"] for line in lines if "LaunchesHeldBack" in line] == [[1.0]]
+
+
 def test_a_node_that_cannot_be_read_has_an_event_that_names_the_field(world: World) -> None:
     node = msgspec.structs.replace(builders.unmanaged_node("n1"), read_error="status.allocatable.cpu: '?'")
     world.cluster.put("nodes", node)

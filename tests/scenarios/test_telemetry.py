@@ -52,7 +52,10 @@ SCENARIOS = {
         "a_failure_is_answered_with_its_reason",
         "create_update_and_delete_answer_with_one_physical_id",
     ),
-    "functions/test_interrupt.py": ("a_notice_that_cannot_be_written_comes_back",),
+    "functions/test_interrupt.py": (
+        "a_notice_that_cannot_be_written_comes_back",
+        "while_ec2_does_not_say_every_cluster_is_told",
+    ),
     "functions/test_lifecycle.py": (
         "a_decision_that_cannot_be_read_is_dropped_and_planned_anew",
         "without_the_table_the_message_returns_and_nothing_is_bought",
@@ -60,6 +63,7 @@ SCENARIOS = {
     "functions/test_outages.py": ("the_same_event_again_changes_no_row_and_no_node",),
     "functions/test_provision.py": (
         "a_node_that_cannot_be_read_has_an_event_that_names_the_field",
+        "the_handler_says_and_counts_which_nodes_a_ceiling_holds_back",
         "the_handler_says_and_counts_which_pods_have_no_place",
         "with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows",
     ),
@@ -94,6 +98,7 @@ SCENARIOS = {
         "a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_event",
         "a_refusal_that_stays_ends_the_claim_after_five_minutes",
     ),
+    "scenarios/lifecycle/test_cluster_state.py": ("a_fresh_state_is_read_instead_of_lists",),
     "scenarios/lifecycle/launch/test_taken_names.py": ("a_taken_name_costs_one_place_which_is_planned_again",),
     "scenarios/lifecycle/provisioning/test_nodeoverlays.py": ("an_overlay_says_whether_it_counts",),
     "scenarios/lifecycle/provisioning/test_reservations.py": (

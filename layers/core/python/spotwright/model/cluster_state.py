@@ -41,7 +41,8 @@ NAMESPACE: Final = "Namespace"
 class ClusterStateError(ValueError):
     """A cluster state that must not be used; the message names what is wrong with it.
 
-    ``code``: CutShort, Malformed, TooLarge, OtherSchema, OtherCluster, OtherBody, BadResourceVersion or InTheFuture.
+    ``code``: CutShort, Malformed, TooLarge, OtherSchema, OtherCluster, OtherBody, BadResourceVersion, InTheFuture or
+    Outdated.
     """
 
     def __init__(self, message: str, *, code: str) -> None:

@@ -10,7 +10,7 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.adapters.aws.s3.blobs import S3Blobs
 from spotwright.adapters.cluster_state.bodies import decode
 from spotwright.adapters.cluster_state.head import decode_head
-from spotwright.model.cluster_state import ClusterState, ClusterStateHead
+from spotwright.model.cluster_state import ClusterState, ClusterStateError, ClusterStateHead
 from spotwright.workflows.ports.cluster_state import ShippedHead
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ class ShippedClusterState:
         head = decode_head(text_attribute(rows["state"], "body"), cluster=self._cluster, now=now)
         heartbeat = rows.get("heartbeat", {})
         named = (number_attribute(heartbeat, "epoch"), number_attribute(heartbeat, "sequence"))
+        if named[0] == head.epoch and named[1] > head.sequence:
+            raise ClusterStateError(
+                f"the forwarder has a newer state of {self._cluster} than it could write: sequence {named[1]}, after"
+                f" {head.sequence}",
+                code="Outdated",
+            )
         if named != (head.epoch, head.sequence):
             return ShippedHead(head, head.taken)
         beat = datetime.fromtimestamp(number_attribute(heartbeat, "at") / 1000, UTC)
