@@ -84,7 +84,7 @@ def test_zones_of_a_group_are_counted_and_usage_is_a_range() -> None:
     ]
     said = text_of(Plan(tuple(nodes)))
     assert "3 x m5.large on-demand of NodePool default, $0.1000/h each, $0.3000/h together, 1 in z1, 2 in z2" in said
-    assert "uses: 25 to 75 % of cpu (500m to 1500m of 2 after DaemonSets)" in said
+    assert "uses: 25 to 75 % of cpu (500m to 1500m of 2000m after DaemonSets)" in said
     assert "(1 to 2 a node)" in said
 
 
