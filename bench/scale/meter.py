@@ -1,0 +1,42 @@
+"""What a function and the API server spent: read from REPORT lines and from the API server's metrics."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+FLOW_SCHEMA: Final = "spotwright"
+_READS: Final = frozenset({"GET", "LIST"})
+_PEAK: Final = re.compile(r"^REPORT .*\tMax Memory Used: (\d+) MB", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ApiServerLoad:
+    """Since the API server started. ``requests``: those of the functions and the forwarder, by their FlowSchema.
+
+    ``read_bytes``: what GET and LIST answered to anybody, since the API server does not count bytes by user.
+    """
+
+    requests: int
+    read_bytes: int
+
+    def since(self, earlier: "ApiServerLoad") -> "ApiServerLoad":
+        return ApiServerLoad(self.requests - earlier.requests, self.read_bytes - earlier.read_bytes)
+
+
+def api_server_load(metrics: str) -> ApiServerLoad:
+    """From the text of the API server's /metrics."""
+    requests = read_bytes = 0.0
+    for family in text_string_to_metric_families(metrics):
+        for name, labels, value, *_ in family.samples:
+            if name == "apiserver_flowcontrol_dispatched_requests_total" and labels["flow_schema"] == FLOW_SCHEMA:
+                requests += value
+            elif name == "apiserver_response_sizes_sum" and labels["verb"] in _READS and labels["resource"]:
+                read_bytes += value
+    return ApiServerLoad(int(requests), int(read_bytes))
+
+
+def peak_megabytes(log: str) -> int:
+    """The most memory that a function's processes had, of the invocations whose end a log shows; 0 without any."""
+    return max((int(found) for found in _PEAK.findall(log)), default=0)

@@ -1,0 +1,49 @@
+"""Processes of the stack that are held while a figure is taken, and those that get one processor. Linux alone."""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def held(pids: Iterable[int]) -> Iterator[None]:
+    """These processes stand still until the end; one that has ended meanwhile is fine."""
+    stopped = tuple(pids)
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def hold_to_one_processor(pids: Iterable[int]) -> None:
+    """All threads of these processes run on the same processor from now on."""
+    processor = {min(os.sched_getaffinity(0))}
+    for pid in pids:
+        for thread in _numbers(Path(f"/proc/{pid}/task")):
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, processor)
+
+
+def children(parent: int) -> tuple[int, ...]:
+    """The processes that a process started and that have not ended."""
+    return tuple(pid for pid in _numbers(Path("/proc")) if _parent(pid) == parent)
+
+
+def _numbers(folder: Path) -> tuple[int, ...]:
+    with suppress(FileNotFoundError):
+        return tuple(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+    return ()
+
+
+def _parent(pid: int) -> int:
+    """0 where the process has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        # The name of the program, in parentheses, may have spaces.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
