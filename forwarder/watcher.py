@@ -102,8 +102,12 @@ def _watch(
     connection: Connection, kind: WatchedKind, version: str, report: Callable[[WatchUpdate], None]
 ) -> Iterator[str]:
     """Report changes; yields the resourceVersion up to which all are reported."""
-    report(Bookmark(kind.name, version))
-    for event in watch_objects(connection, kind.path, version):
+
+    def opened() -> None:
+        # Not before: an attempt that fails is no contact with the API server.
+        report(Bookmark(kind.name, version))
+
+    for event in watch_objects(connection, kind.path, version, opened=opened):
         if event.type == "BOOKMARK":
             version = resource_version(event.object)
             report(Bookmark(kind.name, version))

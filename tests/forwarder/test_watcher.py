@@ -161,6 +161,13 @@ def test_an_api_server_that_is_away_is_asked_again(serve: Serve) -> None:
     assert any(isinstance(watch_news, Bookmark) for watch_news in watch_updates)
 
 
+def test_an_attempt_that_fails_is_no_contact(serve: Serve) -> None:
+    """Otherwise a forwarder that the API server does not answer would call an old cluster state the newest."""
+    watch_updates = serve(ApiServer(watches=[503, 503, 503]))
+    assert [told for told in watch_updates if isinstance(told, Bookmark)] == [Bookmark("Node", "10")] * 2
+    assert isinstance(watch_updates[-3], ListEnd)
+
+
 def test_a_kind_without_definition_is_asked_for_again(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     optional = msgspec.structs.replace(NODES, optional=True)
     watch_updates = serve(ApiServer(nodes={"a": objects.node("a")}, lists_not_found=2), optional)

@@ -4,7 +4,7 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-d
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlencode
 
 import msgspec
@@ -74,8 +74,13 @@ def list_pages(connection: Connection, path: str) -> Iterator[Page]:
         query["continue"] = page.metadata.continue_token
 
 
-def watch_objects(connection: Connection, path: str, version: str) -> Iterator[WatchEvent]:
-    """Changes after ``version``, until the API server ends the watch. Raises Expired, and Unavailable on silence."""
+def watch_objects(
+    connection: Connection, path: str, version: str, *, opened: Callable[[], object]
+) -> Iterator[WatchEvent]:
+    """Changes after ``version``, until the API server ends the watch. Raises Expired, and Unavailable on silence.
+
+    ``opened``: called when the API server has accepted the watch, before any change.
+    """
     query = {
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -86,6 +91,7 @@ def watch_objects(connection: Connection, path: str, version: str) -> Iterator[W
     try:
         response = connection.stream("GET", path, read_seconds=SILENCE_SECONDS)
         try:
+            opened()
             for line in _lines(response):
                 yield _decode_event(path, line)
         finally:
