@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from spotwright.decisions.decision import decode_decision
+from spotwright.model.cluster_state import ClusterObjects
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
@@ -118,3 +120,23 @@ def test_a_busy_hour_leaves_a_small_row() -> None:
     row = world.state.cluster()
     assert len(row.launched) <= 60
     assert len(json.dumps(msgspec.to_builtins(row))) < 10_000
+
+
+def test_ceilings_hold_when_a_scale_down_of_the_state_turns_out_to_be_none() -> None:
+    """The state shows a node too many of a static pool, the API server does not: what it says is planned instead."""
+    world = world_with(max_nodes_per_hour=2)
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=(STATIC_CAPACITY,))
+    world.cluster.put("nodepools", builders.nodepool("fixed", replicas=1))
+    assert world.run(180, until=lambda: [claim.is_condition_true("Initialized") for claim in world.claims()] == [True])
+
+    def with_another_claim(objects: ClusterObjects) -> ClusterObjects:
+        (claim,) = objects.nodeclaims
+        metadata = msgspec.structs.replace(claim.metadata, name="fixed-gone", uid="gone")
+        gone = msgspec.structs.replace(claim, metadata=metadata, provider_id="aws:///a/i-gone", node_name="gone")
+        return msgspec.structs.replace(objects, nodeclaims=(*objects.nodeclaims, gone))
+
+    world.cluster_state.lag_seconds, world.cluster_state.lie = 0, with_another_claim
+    world.deploy(POD, 6)
+    world.kubelets.reconcile()
+    provision(world.ports, clock=world.clock.now)
+    assert launched(world) == 2

@@ -141,15 +141,10 @@ def _plan_round(
             " is made until it has acted on them",
             code="TooManyPendingDecisions",
         )
-    gathered = gather(ports, row, now=now)
-    bounds = ceilings.launch_bounds(gathered.settings, row.launched, now)
-    bounded = msgspec.structs.replace(gathered, launch_bounds=bounds)
-    snapshot, rounds.postponed = time_budget.fit(bounded, seconds_left)
-    plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+    snapshot, plan = _plan(ports, rounds, gather(ports, row, now=now), row, seconds_left)
     if plan.excess_nodeclaims:
         # A cluster state alone removes no node.
-        snapshot, rounds.postponed = time_budget.fit(gather_live(ports, row, now=now), seconds_left)
-        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        snapshot, plan = _plan(ports, rounds, gather_live(ports, row, now=now), row, seconds_left)
     if plan.excess_nodeclaims:
         _scale_down(ports, snapshot, row, plan)
         return False
@@ -165,6 +160,16 @@ def _plan_round(
     ports.state.mark_served(row.planning_requests)
     _ring_when_launches_resume(ports, plan, now)
     return True
+
+
+def _plan(
+    ports: ProvisionPorts, rounds: _Rounds, gathered: Snapshot, row: ClusterRow, seconds_left: SecondsLeft
+) -> tuple[Snapshot, Plan]:
+    """What to do, and the snapshot that says so: within the ceilings of launches, with the pods there is time for."""
+    bounds = ceilings.launch_bounds(gathered.settings, row.launched, gathered.now)
+    bounded = msgspec.structs.replace(gathered, launch_bounds=bounds)
+    snapshot, rounds.postponed = time_budget.fit(bounded, seconds_left)
+    return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
 
 
 def _commit(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> Decision | None:
