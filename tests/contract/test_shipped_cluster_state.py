@@ -13,6 +13,7 @@ from spotwright.adapters.cluster_state.head import encode_head
 from spotwright.errors import NotFound
 from spotwright.model.cluster_state import (
     KIND_FIELDS,
+    NAMESPACE,
     ClusterObjects,
     ClusterState,
     ClusterStateError,
@@ -41,8 +42,16 @@ class Forwarder:
         blobs = S3Blobs(self.s3, bucket=BUCKET, cluster=self.cluster)
         self.port = ShippedClusterState(self.dynamodb, blobs, table=table, cluster=self.cluster)
 
-    def ship(self, *, sequence: int = 1, taken: datetime = NOW, without_body: bool = False) -> ClusterState:
-        kinds = {kind: KindState("7", taken) for kind in KIND_FIELDS}
+    def ship(
+        self,
+        *,
+        sequence: int = 1,
+        taken: datetime = NOW,
+        silence: timedelta = timedelta(0),
+        without_body: bool = False,
+    ) -> ClusterState:
+        """``silence``: since the last contact of every kind."""
+        kinds = {kind: KindState("7", taken - silence) for kind in (*KIND_FIELDS, NAMESPACE)}
         state = ClusterState(
             cluster=self.cluster, epoch=5, sequence=sequence, taken=taken, kinds=kinds,
             objects=ClusterObjects(nodepools=(builders.nodepool(f"pool-{sequence}"),)),
@@ -133,10 +142,16 @@ def test_a_body_that_is_not_there_is_no_state(forwarder: Forwarder) -> None:
 
 
 def test_a_silent_watch_is_no_contact(forwarder: Forwarder) -> None:
-    forwarder.ship(sequence=1)
-    later = NOW + timedelta(seconds=151)
-    forwarder.beat(later, sequence=1)
-    found = read_cluster_state(forwarder.port, now=later)
+    forwarder.ship(silence=timedelta(seconds=151))
+    found = read_cluster_state(forwarder.port, now=NOW)
     assert isinstance(found, NoClusterState)
     assert found.code == "OutOfContact"
     assert "silent for 151 s" in found.details
+
+
+def test_a_cluster_in_which_nothing_happens_is_known_all_the_same(forwarder: Forwarder) -> None:
+    """Nothing new is written for hours; the heartbeat says that every kind is in contact."""
+    state = forwarder.ship(sequence=1, silence=timedelta(seconds=60))
+    later = NOW + timedelta(hours=3)
+    forwarder.beat(later, sequence=1)
+    assert read_cluster_state(forwarder.port, now=later + timedelta(seconds=10)) == state

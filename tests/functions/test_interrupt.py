@@ -4,6 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.composition import interrupt_clients
@@ -124,6 +125,17 @@ def test_only_the_cluster_of_the_instance_is_told(
     tagged(world, "i-1", **tags)
     assert failed_messages(load_handler("interrupt", world).handler(sqs_event([envelope(SPOT)]), Context())) == []
     assert told(cell) == expected
+
+
+@pytest.mark.parametrize(("state", "everybody"), [("terminated", True), ("shutting-down", True), ("running", False)])
+def test_of_a_terminated_instance_that_lost_its_tags_every_cluster_is_told(
+    cell: dict[str, World], world: World, state: str, everybody: bool
+) -> None:
+    tagged(world, "i-1")
+    world.ec2.instances["i-1"] = msgspec.structs.replace(world.ec2.instances["i-1"], state=state)
+    bodies = [envelope(STATE, state="terminated")]
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == []
+    assert told(cell) == (cell.keys() if everybody else set())
 
 
 def test_of_an_instance_that_ec2_does_not_list_every_cluster_is_told(cell: dict[str, World], world: World) -> None:

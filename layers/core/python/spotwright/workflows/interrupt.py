@@ -37,6 +37,8 @@ _SEVERITY: Final = {
     NoticeKind.INSTANCE_STOPPED: 3,
     NoticeKind.INSTANCE_TERMINATED: 3,
 }
+# States in which an instance may have lost its tags.
+_ENDING: Final = ("shutting-down", "terminated")
 # If the doorbell is lost, the row's timer rings.
 TIMER: Final = timedelta(seconds=20)
 
@@ -59,7 +61,9 @@ def find_clusters(
 ) -> Mapping[str, tuple[str, ...]]:
     """Instance → those of ``clusters`` that it may belong to: all of them where EC2 does not say. Never raises.
 
-    No cluster where the instance is tagged for none of them.
+    No cluster where the instance is tagged for none of them. An instance without any tag may have lost them: those of
+    a terminated one vanish soon.
+    Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/terminating-instances.html
     """
     ids = frozenset(instance_ids)
     every = dict.fromkeys(ids, tuple(sorted(clusters)))
@@ -70,7 +74,11 @@ def find_clusters(
     except ApiError as failure:
         log_line(log, log_lines.INSTANCES_NOT_LOOKED_UP, instances=len(ids), code=failure.code, error=str(failure))
         return every
-    return every | {instance.id: tuple(sorted(_tagged_clusters(instance) & set(clusters))) for instance in listed}
+    return every | {
+        instance.id: tuple(sorted(_tagged_clusters(instance) & set(clusters)))
+        for instance in listed
+        if instance.tags or instance.state not in _ENDING
+    }
 
 
 def _tagged_clusters(instance: Instance) -> set[str]:

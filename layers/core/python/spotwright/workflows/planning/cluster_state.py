@@ -11,7 +11,9 @@ from spotwright.workflows.ports.cluster_state import ClusterStatePort, ShippedHe
 
 # The forwarder says every 10 s that it is in sync.
 FRESH: Final = timedelta(seconds=30)
-# Bookmarks come once a minute: the watch of a quiet kind that missed two may be broken.
+# Bookmarks come once a minute: the watch of a quiet kind that missed two may be broken. The forwarder writes no
+# heartbeat beside such a watch, so that only the time before the state was taken is looked at: in a quiet cluster
+# nothing is written for hours.
 IN_CONTACT: Final = timedelta(seconds=150)
 # Kinds that a cluster need not have a definition of.
 _OPTIONAL_KINDS: Final = frozenset({"NodeOverlay", "CapacityBuffer"})
@@ -53,11 +55,11 @@ def _obstacle(shipped: ShippedHead, now: datetime) -> NoClusterState | None:
             if kind in _OPTIONAL_KINDS:
                 continue
             return NoClusterState("OutOfContact", f"the state says nothing of {kind}")
-        silence = now - kinds[kind].contacted
+        silence = shipped.head.taken - kinds[kind].contacted
         if silence > IN_CONTACT:
             return NoClusterState(
                 "OutOfContact",
-                f"the watch of {kind} was silent for {silence.total_seconds():.0f} s, more than"
-                f" {IN_CONTACT.total_seconds():.0f} s",
+                f"the watch of {kind} was silent for {silence.total_seconds():.0f} s when the state was taken, more"
+                f" than {IN_CONTACT.total_seconds():.0f} s",
             )
     return None
