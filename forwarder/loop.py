@@ -150,7 +150,7 @@ class Loop:
         waited = self.pods.take(now)
         if waited is not None:
             due |= {PODS}
-            self._tell_late(waited)
+            self._tell_late(waited, now)
         if due_at(self._others, OTHER_WINDOW) <= now:
             due, self._others = due | self._others.doorbells, EMPTY
         if now >= self._resend_at:
@@ -158,11 +158,15 @@ class Loop:
         nodes, self._pod_events = take_due_keys(self._pod_events, now)
         self._ring(due | {QueuedDoorbell("lifecycle", "node", node) for node in nodes})
 
-    def _tell_late(self, seconds: float) -> None:
-        """A heartbeat with the number of a state that is not written yet: planners list for themselves."""
+    def _tell_late(self, seconds: float, now: float) -> None:
+        """A heartbeat with the number of a state that is not written yet: planners list for themselves.
+
+        While a kind is not in sync there is none, here as ever: it would say that the last state is the newest.
+        """
         if seconds:
             log_line(logger, log_lines.CLUSTER_STATE_LATE, seconds=round(seconds, 3))
-            self._write_heartbeat(leaving=False)
+            if self.cache.is_synced(now):
+                self._write_heartbeat(leaving=False)
 
     def _ring(self, bells: frozenset[QueuedDoorbell]) -> None:
         if not bells:

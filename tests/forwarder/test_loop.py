@@ -255,6 +255,19 @@ def test_a_kind_that_falls_silent_stops_the_heartbeat() -> None:
     assert not scene.loop.cache.is_synced(scene.now)
 
 
+def test_pods_that_wait_while_a_kind_is_silent_make_no_heartbeat() -> None:
+    """It would name the last state, which the silent kind may have outgrown, as the newest."""
+    scene = Scene().start()
+    scene.now += STALE_SECONDS + 1
+    scene.loop.run_once()
+    scene.loop.updates.put(waiting())
+    for _ in range(100):
+        scene.now += 0.5
+        scene.loop.run_once()
+    assert PODS in scene.rang()
+    assert scene.beats == 0
+
+
 def test_what_waits_at_the_end_is_sent() -> None:
     scene = Scene().start()
     scene.loop.updates.put(waiting())
