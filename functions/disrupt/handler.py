@@ -48,10 +48,10 @@ def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell,
             clock=lambda: datetime.now(UTC),
             seconds_left=partial(sqs_batch.seconds_left, context),
         )
+        for kind, result in results:
+            _report(cluster, kind, result)
     finally:
         counter.flush_into(metrics)
-    for kind, result in results:
-        _report(cluster, kind, result)
 
 
 def _report(cluster: str, kind: str, result: DisruptResult) -> None:

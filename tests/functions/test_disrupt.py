@@ -1,6 +1,9 @@
 """Messages into disrupt: proposals, commits, and nothing at all when anything is doubtful."""
 
+import json
+
 import msgspec
+import pytest
 
 from spotwright.decisions.decision import decode_decision
 from spotwright.model.snapshot import Snapshot
@@ -50,6 +53,15 @@ def test_the_same_events_again_commit_once(world: World) -> None:
     for _ in range(3):
         handler(sqs_event([doorbell(world, "validate", proposal), doorbell(world, "evaluate")]), Context())
     assert world.state.cluster_row.version == version + 1
+
+
+def test_what_an_evaluation_lists_is_counted_with_it(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    empty_node(world)
+    handler = load_handler("disrupt", world).handler
+    capsys.readouterr()
+    handler(sqs_event([doorbell(world, "evaluate")]), Context())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [line["ClusterLists"] for line in lines if "ClusterLists" in line] == [[1.0]]
 
 
 def test_a_malformed_message_fails_alone(world: World) -> None:
