@@ -14,6 +14,7 @@ from spotwright.model.snapshot import STATIC_CAPACITY, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.provision.workflow import provision
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 # One fills a small node.
@@ -236,3 +237,23 @@ def test_an_invented_burst_buys_no_more_than_the_limits_allow() -> None:
         live = [world.cluster.nodeclaim(claim.name) for claim in world.claims()]
         highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in live if claim is not None))
     assert 0 < highest <= 16_000
+
+
+def test_nodes_that_are_said_to_be_small_leave_no_more_room_within_the_limits() -> None:
+    """It shows as many nodes as there are, each with next to no capacity; who stole the token rings as well."""
+    world = fresh_world()
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 16_000}))
+    world.cluster_state.lag_seconds = 1
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        small = {"capacity": {"cpu": 1}, "allocatable": {}}
+        claims = tuple(msgspec.structs.replace(claim, **small) for claim in objects.nodeclaims)
+        nodes = tuple(msgspec.structs.replace(node, **small) for node in objects.nodes)
+        return msgspec.structs.replace(invented(objects, 1100), nodes=nodes, nodeclaims=claims)
+
+    world.cluster_state.lie = lie
+    world.deploy(POD, 1)
+    for _ in range(3):
+        world.run(20)
+        provision(world.ports, clock=world.clock.now)
+    assert 0 < sum(claim.capacity["cpu"] for claim in world.cluster.all("nodeclaims")) <= 16_000

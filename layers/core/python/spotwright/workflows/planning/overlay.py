@@ -6,6 +6,7 @@ that wait and claims that rows name and the state does not show. These are few. 
 far behind, and the cluster is listed.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -143,17 +144,29 @@ def _by_name(claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
 
 
 def _check_usage(snapshot: Snapshot) -> None:
-    """A pool's limits hold for the nodes that its status counts, whatever the state shows. Raises BehindError."""
-    on_the_way = len(snapshot.in_flight)
+    """A pool's limits hold for what its status counts, whatever the state shows. Raises BehindError.
+
+    Nodes on the way have no capacity yet: beside them, only the number of nodes is compared.
+    """
+    on_the_way = Counter(node.nodeclaim.nodepool for node in snapshot.in_flight)
     for pool in snapshot.nodepools:
         if not pool.limits:
             continue
-        shown = nodepool_status.usage(pool, snapshot.nodeclaims, snapshot.nodes)[resources.NODES] + on_the_way
-        if shown < pool.node_count:
+        shown = nodepool_status.usage(pool, snapshot.nodeclaims, snapshot.nodes)
+        nodes = shown[resources.NODES] + on_the_way[pool.name]
+        if nodes < pool.node_count:
             raise BehindError(
-                f"it shows {shown} nodes of NodePool {pool.name}, whose status counts {pool.node_count}",
+                f"it shows {nodes} nodes of NodePool {pool.name}, whose status counts {pool.node_count}",
                 code="ShowsLess",
             )
+        for name in () if on_the_way[pool.name] else sorted(pool.limits.keys() & pool.resources.keys()):
+            if shown.get(name, 0) < pool.resources[name]:
+                counts = resources.text({name: shown.get(name, 0)}), resources.text({name: pool.resources[name]})
+                raise BehindError(
+                    f"it shows {counts[0][name]} of {name} in NodePool {pool.name}, whose status counts"
+                    f" {counts[1][name]}",
+                    code="ShowsLess",
+                )
 
 
 def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow]) -> Snapshot:
