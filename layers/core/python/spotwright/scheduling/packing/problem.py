@@ -233,3 +233,20 @@ def offerings_up_to_size(by_millicores: Sequence[tuple[int, int]], size_bound: i
 def smallest_size(by_millicores: Sequence[tuple[int, int]], offerings: int) -> int:
     """Millicores of the smallest of these offerings; 0 without any."""
     return next((millicores for millicores, of_this_size in by_millicores if of_this_size & offerings), 0)
+
+
+def connected_classes(offerings: Sequence[int]) -> list[list[int]]:
+    """Classes that share offerings, directly or through other classes; classes without any offering are left out."""
+    components: list[tuple[int, list[int]]] = []
+    for j, mask in enumerate(offerings):
+        if not mask:
+            continue
+        separate, together = [], [j]
+        for component, classes in components:
+            if component & mask:
+                mask |= component
+                together += classes
+            else:
+                separate.append((component, classes))
+        components = [*separate, (mask, together)]
+    return sorted(sorted(classes) for _, classes in components)

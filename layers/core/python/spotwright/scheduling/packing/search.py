@@ -9,7 +9,14 @@ from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing.exact import pack_exactly
 from spotwright.scheduling.packing.greedy import GreedyPacker
 from spotwright.scheduling.packing.nodes_first import replace_nodes
-from spotwright.scheduling.packing.problem import Packing, PackingProblem, RemainingLimits, candidate_offerings
+from spotwright.scheduling.packing.problem import (
+    PackedNodes,
+    Packing,
+    PackingProblem,
+    RemainingLimits,
+    candidate_offerings,
+    connected_classes,
+)
 
 # Bounds on node size in millicores. Most clusters can bear the loss of a node of 48 cpu; larger nodes must be cheaper.
 NODE_SIZE_BOUNDS_MILLICORES: Final = (48_000, 96_000, 24_000, 12_000)
@@ -25,9 +32,10 @@ def find_cheapest_packing(
 ) -> Packing:
     """The exact packing where the pods are few enough for it; else the cheapest greedy packing over all size bounds.
 
-    After the first, a size bound is tried only while the budget lasts, and only if its fractional cost is lower.
+    From the exact packing, pods change their classes where the problem lets them and that makes nodes cheaper. After
+    the first, a size bound is tried only while the budget lasts, and only if its fractional cost is lower.
     """
-    exact = pack_exactly(problem, counts, limits, max(NODE_SIZE_BOUNDS_MILLICORES), budget)
+    exact = _pack_parts_exactly(problem, counts, limits, budget)
     if exact is not None:
         if problem.exchanges:
             replace_nodes(problem, exact, max(NODE_SIZE_BOUNDS_MILLICORES), min(budget, _replacement_budget(exact)))
@@ -48,6 +56,28 @@ def find_cheapest_packing(
         best = _better(best, GreedyPacker(problem, counts, limits, offerings).pack(), problem)
     replace_nodes(problem, best, first_bound, min(budget, _replacement_budget(best)))
     return best
+
+
+def _pack_parts_exactly(
+    problem: PackingProblem, counts: Sequence[int], limits: RemainingLimits, budget: int
+) -> Packing | None:
+    """The cheapest packing where no pod changes its class, each part of the classes that share offerings on its own.
+
+    None where some part has too many pods for that, or a class no offerings. The part with the most pods comes first.
+    """
+    if any(count and not problem.offerings[j] for j, count in enumerate(counts)):
+        return None
+    parts = connected_classes([offerings if counts[j] else 0 for j, offerings in enumerate(problem.offerings)])
+    nodes, left, work_units = list[PackedNodes](), limits, 0
+    for part in sorted(parts, key=lambda part: -sum(counts[j] for j in part)):
+        part_counts = [count if j in part else 0 for j, count in enumerate(counts)]
+        size_bound = max(NODE_SIZE_BOUNDS_MILLICORES)
+        exact = pack_exactly(problem, part_counts, left, size_bound, budget - work_units)
+        if exact is None:
+            return None
+        nodes += exact.nodes
+        left, work_units = exact.limits, work_units + exact.work_units
+    return Packing(nodes, [0] * len(counts), left, work_units) if nodes else None
 
 
 def _replacement_budget(packing: Packing) -> int:

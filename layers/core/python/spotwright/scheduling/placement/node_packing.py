@@ -12,7 +12,7 @@ from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import build_host_constraints
-from spotwright.scheduling.packing.problem import Exchange, PackedNodes, Packing, PackingProblem
+from spotwright.scheduling.packing.problem import Exchange, PackedNodes, Packing, PackingProblem, connected_classes
 from spotwright.scheduling.packing.search import find_cheapest_packing
 from spotwright.scheduling.topology.topology import Topology
 
@@ -31,7 +31,7 @@ def plan_new_nodes(
     reserved = group.offering_index.reserved_offerings
     # What is reserved is paid for: it is used up before any instance is bought.
     for sold in (reserved, group.offering_index.all_offerings & ~reserved):
-        for component in _components(_with_exchanges(placeable, [mask & sold for mask in offerings])):
+        for component in connected_classes(_with_exchanges(placeable, [mask & sold for mask in offerings])):
             packing = NodePacking(
                 group, [placeable[j] for j in component], [offerings[j] & sold for j in component], topology
             )
@@ -163,20 +163,3 @@ def _with_exchanges(pending_classes: Sequence[PendingClass], offerings: Sequence
         for j in classes:
             reachable[j] = reduce(or_, [offerings[other] for other in classes])
     return reachable
-
-
-def _components(offerings: Sequence[int]) -> list[list[int]]:
-    """Classes that share offerings, directly or through other classes; classes without any offering are left out."""
-    components: list[tuple[int, list[int]]] = []
-    for j, mask in enumerate(offerings):
-        if not mask:
-            continue
-        separate, together = [], [j]
-        for component, classes in components:
-            if component & mask:
-                mask |= component
-                together += classes
-            else:
-                separate.append((component, classes))
-        components = [*separate, (mask, together)]
-    return sorted(sorted(classes) for _, classes in components)
