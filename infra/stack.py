@@ -28,7 +28,7 @@ _LEARNING = {
     "provision": ("Query",),
     "disrupt": ("Query",),
     "lifecycle": ("GetItem", "Query", "PutItem"),
-    "catalog": ("GetItem", "PutItem"),
+    "catalog": ("GetItem", "Query", "PutItem"),
 }
 
 

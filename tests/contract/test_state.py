@@ -10,7 +10,7 @@ import pytest
 
 from spotwright.adapters.aws import clients
 from spotwright.adapters.aws.dynamodb.state import DynamoState
-from spotwright.aws.instance_types import offering_health
+from spotwright.aws.instance_types import offering_health, subnet_addresses
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
@@ -254,6 +254,17 @@ def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None
     state.save_offering_health(row)
     (health,) = [stored for stored in state.offering_health(10**12) if stored.key == row.key]
     assert health.reservation_launches == ((10**12, 2),)
+
+
+def test_what_launches_took_of_a_subnet_is_remembered(state: StatePort) -> None:
+    subnet = f"subnet-{state.cluster().cluster}"
+    described = subnet_addresses.record_description(None, subnet, "z", 11, now_ms=10**12)
+    assert described is not None
+    row = subnet_addresses.record_launch(described, "l-1", instances=1, addresses=29, now_ms=10**12)
+    assert row is not None
+    state.save_offering_health(row)
+    (health,) = [stored for stored in state.offering_health(10**12) if stored.key == row.key]
+    assert health.subnet == row.subnet
 
 
 def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:

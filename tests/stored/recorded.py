@@ -35,6 +35,7 @@ BODIES: Final = {"decisions": "decisions.jsonl", "snapshots": "snapshots.jsonl.g
 FULL: Final = "full-cluster"
 # Fields that rows have had since the recording, by kind of row, and how a row without them is written again.
 YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
+    "offering": {"subnet": None},
     "command": {"own_replacements": 0},
     "nomination": {"launch": "", "moving": {}},
 }
@@ -135,7 +136,8 @@ def parse_row(row: Item) -> Json:
     """A row with its body as an object, with the fields that its kind has had since the recording."""
     if "body" not in row:
         return dict(row)
-    younger = YOUNGER_FIELDS.get(row["sk"]["S"].partition("#")[0], {})
+    is_health = row["pk"]["S"] == "offering"
+    younger = YOUNGER_FIELDS.get("offering" if is_health else row["sk"]["S"].partition("#")[0], {})
     return dict(row) | {"body": younger | json.loads(row["body"]["S"])}
 
 

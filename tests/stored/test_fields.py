@@ -9,7 +9,7 @@ from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.decisions.decision import Decision, Disruption, Launch, decode_decision
 from spotwright.disruption.breaker import Breaker
-from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.ec2.fleet import LaunchedIntoSubnet, OfferingHealth, SubnetAddresses
 from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
 from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, Settings, Snapshot
 from spotwright.scheduling.plan import Cause, HeldBackNodes, NewNode, Plan, ResourceUsage, UnplacedPod
@@ -94,6 +94,13 @@ NOT_STATED: dict[Field, str] = {
     (Settings, "max_nodes_per_hour"): YOUNGER,
     (Settings, "max_dollars_per_hour"): YOUNGER,
     (ResourceUsage, "available"): YOUNGER,
+    (OfferingHealth, "subnet"): YOUNGER,
+    (SubnetAddresses, "free"): YOUNGER,
+    (SubnetAddresses, "at"): YOUNGER,
+    (SubnetAddresses, "launches"): YOUNGER,
+    (LaunchedIntoSubnet, "at_ms"): YOUNGER,
+    (LaunchedIntoSubnet, "instances"): YOUNGER,
+    (LaunchedIntoSubnet, "addresses"): YOUNGER,
     (UnplacedPod, "causes"): YOUNGER,
     (Cause, "code"): YOUNGER,
     (Cause, "nodepools"): YOUNGER,

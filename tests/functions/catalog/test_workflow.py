@@ -37,6 +37,16 @@ def test_a_new_class_is_resolved_and_what_it_can_buy_is_known(world: CatalogWorl
     assert world.rung() == {PODS, POOLS, DRIFT}
 
 
+def test_subnets_with_few_free_addresses_are_told_to_launches(world: CatalogWorld) -> None:
+    world.apply()
+    first, *others = world.selectors.found_subnets
+    plenty = [msgspec.structs.replace(subnet, available_ip_address_count=8000) for subnet in others]
+    world.selectors.found_subnets = (first, *plenty)
+    world.run("default")
+    (row,) = world.state.health.values()
+    assert (row.key, row.subnet and row.subnet.free_addresses) == (f"subnet:{first.id}:{first.zone}", 100)
+
+
 def test_a_class_gets_its_hash_and_our_finalizer(world: CatalogWorld) -> None:
     applied = world.apply()
     world.run()

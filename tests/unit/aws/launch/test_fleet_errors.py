@@ -3,6 +3,7 @@
 import pytest
 
 from spotwright.aws.instance_types import offering_health
+from spotwright.aws.instance_types.unavailable_offerings import NO_ADDRESSES
 from spotwright.aws.launch import fleet_errors
 from spotwright.model.ec2.fleet import FleetError, OfferingHealth
 
@@ -14,7 +15,7 @@ def error(code: str, message: str = "", kind: str = "t3.large", zone: str = "z1"
     return FleetError(code, message, kind, zone, spot, "subnet-1")
 
 
-@pytest.mark.parametrize("code", sorted(fleet_errors.CAPACITY_CODES - {fleet_errors.NO_ADDRESSES}))
+@pytest.mark.parametrize("code", sorted(fleet_errors.CAPACITY_CODES - {NO_ADDRESSES}))
 def test_an_empty_offering_is_left_alone_for_three_minutes(code: str) -> None:
     marks = fleet_errors.offering_failures([error(code), error(code)], now_ms=NOW)
     assert marks == (OfferingHealth("spot", "t3.large", "z1", UNTIL, code, failures=1),)

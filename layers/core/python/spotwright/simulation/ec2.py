@@ -26,9 +26,10 @@ class FakeEc2:
     """See Ec2Port. ``capacity``: instances left by (capacity type, type, zone), ``*`` for any; absent = plenty.
 
     ``error_codes``: what a pool without capacity says in place of InsufficientInstanceCapacity. ``reservations``:
-    instances left by capacity reservation. ``partitions``: how many a placement group has, by its id; the partition of
-    an instance younger than ``partition_lag_seconds`` is not shown. ``lag_seconds``: an instance younger than that is
-    not shown at all. ``listed_ids``: the ids that lists show, None = all; reads by id see all.
+    instances left by capacity reservation. ``free_addresses``: by subnet; absent = plenty, and an instance takes a
+    single address. ``partitions``: how many a placement group has, by its id; the partition of an instance
+    younger than ``partition_lag_seconds`` is not shown. ``lag_seconds``: an instance younger than that is not shown at
+    all. ``listed_ids``: the ids that lists show, None = all; reads by id see all.
     """
 
     def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
@@ -41,6 +42,7 @@ class FakeEc2:
         self.capacity: dict[CapacityPool, int] = {}
         self.error_codes: dict[CapacityPool, str] = {}
         self.reservations: dict[str, int] = {}
+        self.free_addresses: dict[str, int] = {}
         self.partitions: dict[str, int] = {}
         self.partition_lag_seconds = 0.0
         self.lag_seconds = 0.0
@@ -87,7 +89,12 @@ class FakeEc2:
 
     def _take(self, capacity_type: str, option: Mapping[str, Any], errors: dict[CapacityPool, FleetError]) -> bool:
         instance_type, zone = option["InstanceType"], option["AvailabilityZone"]
-        pool = (capacity_type, instance_type, zone)
+        pool, subnet = (capacity_type, instance_type, zone), option["SubnetId"]
+        if self.free_addresses.get(subnet, 1) <= 0:
+            message = f"Insufficient free addresses in subnet '{subnet}'"
+            code = "InsufficientFreeAddressesInSubnet"
+            errors[pool] = FleetError(code, message, instance_type, zone, capacity_type, subnet)
+            return False
         reservation = _reservation(option)
         if reservation:
             return self._take_reserved(reservation, pool, option, errors)
@@ -116,6 +123,8 @@ class FakeEc2:
 
     def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> Instance:
         number = next(self._numbers)
+        if option["SubnetId"] in self.free_addresses:
+            self.free_addresses[option["SubnetId"]] -= 1
         template = json.loads(option["template"])
         reservation, placement = _reservation(option), template.get("Placement", {})
         group = placement.get("GroupId", "")

@@ -174,13 +174,7 @@ class FakeState:
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
         self._effects.before_read("state", "offering_health")
         kept = (self.health[key] for key in sorted(self.health))
-        return tuple(
-            health
-            for health in kept
-            if max(health.unavailable_until_ms, health.recorded_at_ms, *(at for at, _ in health.reservation_launches))
-            + HEALTH_TTL_SECONDS * 1000
-            > now
-        )
+        return tuple(health for health in kept if health.changed_at_ms + HEALTH_TTL_SECONDS * 1000 > now)
 
     def save_offering_health(self, health: OfferingHealth) -> None:
         with self._effects.record("state", "save_offering_health", health.key):

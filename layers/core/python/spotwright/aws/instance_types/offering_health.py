@@ -9,7 +9,12 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings, from_snapshot
+from spotwright.aws.instance_types import subnet_addresses
+from spotwright.aws.instance_types.unavailable_offerings import (
+    NO_ADDRESSES,
+    UnavailableOfferings,
+    from_snapshot,
+)
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import WILDCARD
@@ -41,8 +46,11 @@ def from_health_rows(rows: Iterable[OfferingHealth], *, now_ms: int, described_m
     healths = tuple(rows)
     unavailable_offerings = from_snapshot(to_snapshot(healths, now_ms=now_ms, described_ms=described_ms))
     risks = {(health.capacity_type, health.instance_type, health.zone): _risk(health, now_ms) for health in healths}
+    free = {health.instance_type: subnet_addresses.free_addresses(health, now_ms=now_ms) for health in healths}
     return msgspec.structs.replace(
-        unavailable_offerings, risk_percents={key: risk for key, risk in risks.items() if risk}
+        unavailable_offerings,
+        risk_percents={key: risk for key, risk in risks.items() if risk},
+        free_addresses={subnet: left for subnet, left in free.items() if left is not None},
     )
 
 
@@ -57,8 +65,11 @@ def to_snapshot(
             health.capacity_type, health.instance_type, health.zone, health.code, health.scope, health.cpu_millicores
         )
         launches = sum(count for at, count in health.reservation_launches if at > since)
+        free = subnet_addresses.free_addresses(health, now_ms=now_ms)
         if health.unavailable_until_ms > now_ms:
             kept.append(offering)
+        elif free is not None and free.certain <= 0:
+            kept.append(msgspec.structs.replace(offering, code=NO_ADDRESSES))
         elif launches:
             kept.append(msgspec.structs.replace(offering, reservation_launches=launches))
     return tuple(sorted(kept))
@@ -87,6 +98,7 @@ def record_failure(before: OfferingHealth | None, failure: OfferingHealth, *, no
         interruptions=interruptions,
         recorded_at_ms=now_ms,
         reservation_launches=before.reservation_launches,
+        subnet=before.subnet,
         version=before.version,
     )
 

@@ -18,7 +18,20 @@ SUBNET_KIND: Final = "subnet"
 QUOTA_PREFIX: Final = "quota/"
 
 
+# What EC2 says of a subnet without free addresses.
+NO_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
+
 type OfferingKey = tuple[str, str, str, str]
+
+
+class FreeAddresses(msgspec.Struct, frozen=True):
+    """What a subnet has left: ``certain`` less one per instance, ``expected`` less those of the nodes' pods, too.
+
+    Either may be negative.
+    """
+
+    certain: int
+    expected: int
 
 
 class UnavailableOfferings(msgspec.Struct, frozen=True):
@@ -26,13 +39,14 @@ class UnavailableOfferings(msgspec.Struct, frozen=True):
 
     ``quota_limits``: (capacity type, quota family) → (millicores from which on EC2 refuses, its word).
     ``risk_percents``: percent by which an offering counts dearer. ``reservation_launches``: instances of a reservation,
-    by its id.
+    by its id. ``free_addresses``: of subnets that have few, by id.
     """
 
     reasons: Mapping[OfferingKey, str] = {}
     quota_limits: Mapping[tuple[str, str], tuple[int, str]] = {}
     risk_percents: Mapping[tuple[str, str, str], int] = {}
     reservation_launches: Mapping[str, int] = {}
+    free_addresses: Mapping[str, FreeAddresses] = {}
 
     def reason(
         self, capacity_type: str, instance_type: str, zone: str, *, cpu_millicores: int = 0, scope: str = ""
@@ -53,6 +67,11 @@ class UnavailableOfferings(msgspec.Struct, frozen=True):
 
     def has_free_addresses(self, subnet: str, zone: str) -> bool:
         return (SUBNET_KIND, subnet, zone, "") not in self.reasons
+
+    def expects_free_addresses(self, subnet: str) -> bool:
+        """False while the nodes that join a subnet are expected to take all that it has left."""
+        free = self.free_addresses.get(subnet)
+        return free is None or free.expected > 0
 
     def risk_percent(self, capacity_type: str, instance_type: str, zone: str) -> int:
         """By how many percent an offering counts dearer for recent failures and interruptions."""
@@ -144,7 +163,7 @@ def apply_to_offering(
     if not offering.available:
         return offering
     reason = (
-        "InsufficientFreeAddressesInSubnet"
+        NO_ADDRESSES
         if offering.zone in full_zones
         else unavailable_reason(instance_type, offering, unavailable, placement_group)
     )

@@ -4,6 +4,7 @@ Capacity reservations come first (``aws.launch.capacity_reservations``). Source:
 (``pkg/providers/instance/filter``).
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
@@ -89,7 +90,8 @@ def select_offerings(
         for capacity_type in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
         if capacity_type in capacity_types
     )
-    return capacity_type, tuple(offering for offering in kept if offering.capacity_type == capacity_type)
+    chosen = tuple(offering for offering in kept if offering.capacity_type == capacity_type)
+    return capacity_type, _avoid_full_subnets(chosen, requirements, unavailable)
 
 
 def _compatible_offerings(
@@ -154,12 +156,28 @@ def _is_allowed(offering: Offering, node: NodeToLaunch, requirements: Requiremen
 
 
 def subnet_by_zone(nodeclass: EC2NodeClass, unavailable: UnavailableOfferings) -> dict[str, str]:
-    """Zone → the class's first subnet with free addresses; the status lists subnets with most free addresses first."""
-    chosen: dict[str, str] = {}
-    for subnet in nodeclass.subnets:
-        if unavailable.has_free_addresses(subnet.id, subnet.zone):
-            chosen.setdefault(subnet.zone, subnet.id)
-    return chosen
+    """Zone → the class's subnet with most free addresses, without subnets that have none.
+
+    The status lists subnets with most free addresses first; what launches took since is not in it.
+    """
+    known = unavailable.free_addresses
+    usable = [subnet for subnet in nodeclass.subnets if unavailable.has_free_addresses(subnet.id, subnet.zone)]
+    # A subnet of which nothing is known has many.
+    ordered = sorted(usable, key=lambda subnet: -known[subnet.id].expected if subnet.id in known else -math.inf)
+    return {subnet.zone: subnet.id for subnet in reversed(ordered)}
+
+
+def _avoid_full_subnets(
+    offerings: tuple[LaunchOffering, ...], requirements: Requirements, unavailable: UnavailableOfferings
+) -> tuple[LaunchOffering, ...]:
+    """Without subnets whose addresses are expected to be taken by nodes that join, unless no others remain.
+
+    Where ``minValues`` asks for variety, every offering counts.
+    """
+    if any(requirement.min_values for requirement in requirements):
+        return offerings
+    roomy = tuple(offering for offering in offerings if unavailable.expects_free_addresses(offering.subnet_id))
+    return roomy or offerings
 
 
 def _prefer_reservations(offerings: list[LaunchOffering]) -> list[LaunchOffering]:

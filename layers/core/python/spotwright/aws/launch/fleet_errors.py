@@ -12,12 +12,11 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.instance_types.offering_health import UNAVAILABLE_MS
-from spotwright.aws.instance_types.unavailable_offerings import QUOTA_PREFIX, SUBNET_KIND, quota_family
+from spotwright.aws.instance_types.unavailable_offerings import NO_ADDRESSES, QUOTA_PREFIX, SUBNET_KIND, quota_family
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, OfferingHealth
 from spotwright.model.ec2.instance_type import WILDCARD
 
-NO_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
 NO_SPOT_ROLE: Final = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 RESERVATION_FULL: Final = "ReservationCapacityExceeded"
 # A cluster placement group is in a single zone: the zone of the instances it has.

@@ -82,6 +82,22 @@ class ClusterFacts(msgspec.Struct, frozen=True):
         return self.arn.split(":")[1] if self.arn.count(":") > 1 else "aws"
 
 
+class LaunchedIntoSubnet(msgspec.Struct, frozen=True, array_like=True):
+    """What a launch took of a subnet at ``at_ms``: instances, and the addresses expected for them and their pods."""
+
+    at_ms: int
+    instances: int
+    addresses: int
+
+
+class SubnetAddresses(msgspec.Struct, frozen=True):
+    """Free addresses of a subnet when EC2 described it, and what launches took about then and since, by launch id."""
+
+    free_addresses: int = msgspec.field(name="free")
+    described_at_ms: int = msgspec.field(name="at")
+    launches: dict[str, LaunchedIntoSubnet] = {}
+
+
 class OfferingHealth(msgspec.Struct, frozen=True):
     """What the clusters of an account know of an offering's failures. Times are epoch milliseconds.
 
@@ -89,9 +105,9 @@ class OfferingHealth(msgspec.Struct, frozen=True):
     ``interruptions``: recent ones, as of ``recorded_at_ms``; time reduces them. ``scope``: the tenancy or placement
     group that the row is about, "" = any. ``version``: optimistic lock, 0 = new.
     ``instance_type`` and ``zone`` may be ``*``. Three kinds of rows are about something else: capacity type ``subnet``
-    with the id of a subnet without free addresses as instance type; instance type ``quota/<family>`` with the
-    ``cpu_millicores`` from which on EC2 refuses for a vCPU quota; capacity type ``reserved`` with the id of a
-    reservation as instance type and its ``reservation_launches``: (time, number of instances launched into it).
+    with the id of a subnet that has few free addresses or none as instance type; instance type ``quota/<family>``
+    with the ``cpu_millicores`` from which on EC2 refuses for a vCPU quota; capacity type ``reserved`` with the id of
+    a reservation as instance type and its ``reservation_launches``: (time, number of instances launched into it).
     """
 
     capacity_type: str
@@ -105,7 +121,15 @@ class OfferingHealth(msgspec.Struct, frozen=True):
     recorded_at_ms: int = msgspec.field(default=0, name="at")
     cpu_millicores: int = 0
     reservation_launches: tuple[tuple[int, int], ...] = msgspec.field(default=(), name="taken")
+    subnet: SubnetAddresses | None = None
     version: int = 0
+
+    @property
+    def changed_at_ms(self) -> int:
+        """The last change or effect, epoch milliseconds; the row expires some time after it."""
+        described = self.subnet.described_at_ms if self.subnet else 0
+        launches = (at for at, _ in self.reservation_launches)
+        return max(self.unavailable_until_ms, self.recorded_at_ms, described, *launches)
 
     @property
     def key(self) -> str:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from spotwright.aws.instance_types import offering_health
-from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.instance_types import offering_health, subnet_addresses
+from spotwright.aws.instance_types.unavailable_offerings import SUBNET_KIND, UnavailableOfferings
 from spotwright.aws.launch import fleet_errors
+from spotwright.aws.nodeclass.readiness import DiscoveredSubnet
 from spotwright.errors import Conflict
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
@@ -30,17 +31,23 @@ def record_fleet_response(
     now_ms: int,
     cpu_millicores: Mapping[str, int],
     scope: str = "",
+    launch: str = "",
+    node_addresses: Mapping[str, int] | None = None,
 ) -> bool:
     """Record a response of CreateFleet: failed offerings are unavailable for a while, launched ones are available.
 
-    True when an offering failed, so that the next plan will differ.
+    ``node_addresses``: what a node and its pods take of a subnet, by instance type. True when an offering failed, so
+    that the next plan will differ.
     """
     launched = tuple(instances)
     marks = fleet_errors.offering_failures(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
     failed = {mark.key for mark in marks}
     launched_keys = {_offering_of(instance, scope).key for instance in launched}
+    counted_subnets = False
 
     def update(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
+        nonlocal counted_subnets
+        counted_subnets = any(health.subnet for health in health_by_key.values())
         yield from (offering_health.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms) for mark in marks)
         yield from (
             offering_health.record_success(health_by_key[key], now_ms=now_ms)
@@ -49,11 +56,58 @@ def record_fleet_response(
         )
 
     _write(state, update, now_ms)
+    if counted_subnets and launch:
+        _record_subnet_use(state, launch, _subnet_use(launched, node_addresses or {}), now_ms=now_ms)
     for reservation, count in sorted(
         Counter(instance.reservation_id for instance in launched if instance.reservation_id).items()
     ):
         record_reservation_use(state, reservation, count, now_ms=now_ms)
     return bool(marks)
+
+
+def record_fleet_request(
+    state: StatePort, launch: str, subnets: Iterable[str], *, nodes: int, node_addresses: int, now_ms: int
+) -> None:
+    """Until EC2 answers, the subnets that a launch names are expected to share its nodes equally."""
+    named = sorted(set(subnets))
+    share = -(-nodes // len(named)) * node_addresses if named else 0
+    _record_subnet_use(state, launch, dict.fromkeys(named, (0, share)), now_ms=now_ms)
+
+
+def record_subnets(state: StatePort, subnets: Iterable[DiscoveredSubnet], *, now_ms: int) -> None:
+    """EC2 has described these subnets."""
+    described = {subnet.id: subnet for subnet in subnets}
+
+    def update(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
+        for id, subnet in sorted(described.items()):
+            before = health_by_key.get(OfferingHealth(SUBNET_KIND, id, subnet.zone, 0, "").key)
+            free = subnet.available_ip_address_count
+            yield subnet_addresses.record_description(before, id, subnet.zone, free, now_ms=now_ms)
+
+    if described:
+        _write(state, update, now_ms)
+
+
+def _subnet_use(launched: Iterable[Instance], node_addresses: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Subnet → (instances in it, what they and their pods take)."""
+    used: dict[str, tuple[int, int]] = {}
+    for instance in launched:
+        instances, addresses = used.get(instance.subnet_id, (0, 0))
+        used[instance.subnet_id] = (instances + 1, addresses + node_addresses.get(instance.instance_type, 1))
+    return used
+
+
+def _record_subnet_use(state: StatePort, launch: str, used: Mapping[str, tuple[int, int]], *, now_ms: int) -> None:
+    """What a launch takes of each subnet that is counted; of those that are not in ``used`` it takes nothing."""
+
+    def update(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
+        for health in health_by_key.values():
+            instances, addresses = used.get(health.instance_type, (0, 0))
+            yield subnet_addresses.record_launch(
+                health, launch, instances=instances, addresses=addresses, now_ms=now_ms
+            )
+
+    _write(state, update, now_ms)
 
 
 def _offering_of(instance: Instance, scope: str) -> OfferingHealth:

@@ -30,7 +30,7 @@ class NodeClassResult(msgspec.Struct, frozen=True):
     """A class after its turn. ``readiness_changed``: its readiness changed; ``may_drift``: nodes of it may drift now
     that did not.
 
-    ``retry``: look once more soon.
+    ``retry``: look once more soon. ``subnets``: what EC2 described now.
     """
 
     node_class: EC2NodeClass
@@ -39,6 +39,7 @@ class NodeClassResult(msgspec.Struct, frozen=True):
     may_drift: bool = False
     failure: str = ""
     retry: bool = False
+    subnets: tuple[readiness.DiscoveredSubnet, ...] = ()
 
 
 def reconcile_nodeclass(
@@ -75,6 +76,7 @@ def reconcile_nodeclass(
         may_drift=_drift_inputs(resolution.nodeclass) != _drift_inputs(read),
         failure="; ".join(unanswered),
         retry=bool(unanswered),
+        subnets=() if isinstance(discovered_resources.subnets, Unanswered) else discovered_resources.subnets,
     )
 
 

@@ -18,6 +18,7 @@ from spotwright.errors import ApiError, Denied, NotFound
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.meta import is_condition_true
 from spotwright.telemetry import events
+from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.catalog import instance_profiles, instance_types, launch_templates
 from spotwright.workflows.catalog.nodeclasses import NodeClassResult, reconcile_nodeclass
 from spotwright.workflows.planning.time_budget import SecondsLeft
@@ -196,6 +197,8 @@ def _run(
         )
         if ports.state.catalog_key() == before.key:
             break
+    subnets = [subnet for nodeclass_result in outcomes for subnet in nodeclass_result.subnets]
+    offering_health_store.record_subnets(ports.state, subnets, now_ms=int(now.timestamp() * 1000))
     if key != before.key or any(nodeclass.capacity_reservations for nodeclass in classes):
         # The catalog counts what is left in reservations as of now; later launches are subtracted from it.
         ports.state.set_catalog_key(key, int(now.timestamp() * 1000))

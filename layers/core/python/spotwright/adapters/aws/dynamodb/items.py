@@ -48,14 +48,13 @@ def decode_timer_row(item: Item) -> Row:
 
 def encode_offering_health(health: OfferingHealth) -> Item:
     """The health of an offering; the item expires two days after its last change or effect."""
-    last = max(health.unavailable_until_ms, health.recorded_at_ms, *(at for at, _ in health.reservation_launches))
     return {
         "pk": {"S": "offering"},
         "sk": {"S": health.key},
         "schema": {"N": "1"},
         "version": {"N": str(health.version)},
         "body": {"S": msgspec.json.encode(health).decode()},
-        "expires": {"N": str(last // 1000 + HEALTH_TTL_SECONDS)},
+        "expires": {"N": str(health.changed_at_ms // 1000 + HEALTH_TTL_SECONDS)},
     }
 
 

@@ -23,6 +23,7 @@ from spotwright.workflows.lifecycle.launch.fleet_request import (
     gather_options,
     is_refused_regardless,
     nodeclass_hash,
+    record_subnets,
 )
 from spotwright.workflows.lifecycle.launch.fleet_response import (
     SETTLING_PERIOD,
@@ -96,6 +97,7 @@ def _prepare(
         pause_launch(ports, row, wait_seconds, now)
         return None
     request, fleet = prepared
+    record_subnets(ports, row, fleet, offered, nodes=len(waiting), now=now)
     return ports.state.save(
         msgspec.structs.replace(
             row,

@@ -14,7 +14,7 @@ from spotwright.aws.nodeclass import hashes
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import Throttled
 from spotwright.lifecycle import nodeclaim_creation, nodeclass_readiness
-from spotwright.model import labels
+from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -113,6 +113,20 @@ def _create_template(ports: LifecyclePorts, template_request: LaunchTemplateRequ
     except Throttled:
         rate_limits.slow_down(ports.state, rate_limits.CREATE_LAUNCH_TEMPLATE, now=now)
         raise
+
+
+def record_subnets(
+    ports: LifecyclePorts, row: LaunchRow, fleet: FleetPlan, options: LaunchOptions, *, nodes: int, now: datetime
+) -> None:
+    """Count what the launch will take of subnets with few addresses; launches beside it look for others then."""
+    subnets = {override.subnet_id for override in fleet.overrides}
+    if subnets.isdisjoint(options.offering_health.free_addresses):
+        return
+    names = {override.instance_type for override in fleet.overrides}
+    pods = [kind.capacity.get(resources.PODS, 1) for kind in options.instance_types if kind.name in names]
+    offering_health_store.record_fleet_request(
+        ports.state, row.id, subnets, nodes=nodes, node_addresses=min(pods, default=1), now_ms=epoch_ms(now)
+    )
 
 
 def is_refused_regardless(ports: LifecyclePorts, row: LaunchRow, options: LaunchOptions) -> bool:

@@ -77,7 +77,8 @@ def record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, no
     sizes = {instance_type.name: instance_type.capacity.get(resources.CPU, 0) for instance_type in types}
     offerings_closed = offering_health_store.record_fleet_response(
         ports.state, result.instances, result.errors,
-        now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group,
+        now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group, launch=row.id,
+        node_addresses={instance_type.name: instance_type.capacity.get(resources.PODS, 1) for instance_type in types},
     )  # fmt: skip
     for error in (fleet_error for fleet_error in result.errors if fleet_error.code in fleet_errors.THROTTLING_CODES):
         slow_down(ports, error.message, now)
