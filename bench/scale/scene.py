@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,14 +47,14 @@ class Scene:
         self._pods = 0
 
     @contextmanager
-    def ready(self) -> Iterator["Scene"]:
+    def ready(self, held_parts: Collection[str] = _HELD_PARTS) -> Iterator["Scene"]:
         """The forwarder runs on a node of its own, and what would disturb the figures stands still."""
         pool = (ROOT / "examples/basic-gen6.yaml").read_text().replace("${CLUSTER_NAME}", self._stack.cluster)
         self._apply(pool.replace('cpu: "10"', 'cpu: "100000"'))
         self._apply(POD.format(number=self._pods))
         self._until(lambda: self._shipped_pods() > 0, "the forwarder to ship a cluster state")
         self._until(self._nothing_waits, "the first pods to be bound")
-        with processes.held(pid for name, pid in self._stack.pids().items() if name in _HELD_PARTS):
+        with processes.held(pid for name, pid in self._stack.pids().items() if name in held_parts):
             self._filler.prepare()
             yield self
 
@@ -74,7 +74,7 @@ class Scene:
         self._until(self._is_quiet, "the functions to have nothing to do")
         processes.hold_to_one_processor(processes.children(self._stack.pids()["aws"]))
         calls = self._stack.control("GET", "/_local/calls?since=0")["next"]
-        log, before = self._log().stat().st_size, self._load()
+        log, before = self._log().stat().st_size, self.load()
         self._pods += 1
         self._apply(POD.format(number=self._pods))
         self._until(lambda: self._is_refused(self._pods), f"kube-scheduler to refuse pod bench-{self._pods}")
@@ -82,7 +82,7 @@ class Scene:
         ring()
         self._until(lambda: self._fleet(calls) > 0, f"CreateFleet for pod bench-{self._pods}")
         seconds = self._fleet(calls) - refused - window
-        load = self._load().since(before)
+        load = self.load().since(before)
         self._until(lambda: peak_megabytes(self._log_since(log)) > 0, "the end of provision")
         return Launch(seconds, peak_megabytes(self._log_since(log)), load.requests, load.read_bytes)
 
@@ -137,7 +137,8 @@ class Scene:
             for call in self._stack.control("GET", f"/_local/calls?since={seen}")["calls"]
         )
 
-    def _load(self) -> ApiServerLoad:
+    def load(self) -> ApiServerLoad:
+        """Of the API server, since it started."""
         return api_server_load(self._stack.kubectl("get", "--raw", "/metrics").stdout)
 
     def _log(self) -> Path:
