@@ -116,7 +116,8 @@ class BlobPort(Protocol):
         ...
 
     def put(self, kind: str, body: bytes) -> str:
-        """Store under ``<kind>/<cluster>/<sha256>.json``; the key. kind: decisions | snapshots | catalogs."""
+        """Store under ``<kind>/<cluster>/<sha256>.json``, of what grows with the cluster a compressed form under
+        ``….json.gz``; the key. kind: decisions | snapshots | catalogs."""
         ...
 
     def get(self, key: str) -> bytes: ...
