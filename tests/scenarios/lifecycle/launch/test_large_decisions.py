@@ -12,6 +12,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
+from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.rows import LaunchRow, NominationRow, Row
 
 # The longest names that Kubernetes takes: of a namespace, a pod, a NodePool.
@@ -42,6 +43,13 @@ def commit(world: World, id: str, *launches: Launch) -> None:
     world.state.commit(expected_version=row.version, key=world.blobs.put("decisions", encode_decision(decision)))
 
 
+def act(world: World, seconds_left: SecondsLeft = None) -> list[LaunchRow]:
+    """Act on what is committed without buying; the launches that would be bought."""
+    bought: list[LaunchRow] = []
+    act_on_decisions(world.ports, now=world.clock.now(), buy=bought.append, seconds_left=seconds_left)
+    return bought
+
+
 def size(row: LaunchRow | NominationRow) -> int:
     return len(msgspec.json.encode(row))
 
@@ -51,7 +59,7 @@ def test_rows_of_a_hundred_thousand_pods_stay_below_the_limit_until_every_node_i
     nodes = tuple(node(*pods(250, start=250 * number)) for number in range(400))
     waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
     commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
-    act_on_decisions(world.ports, now=world.clock.now())
+    act(world)
     rows = world.state.launches()
     assert [len(row.claims) for row in rows] == [100, 100, 100, 100]
     assert len({name for row in rows for name in row.claims}) == 400
@@ -74,7 +82,7 @@ def test_a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on(
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
     commit(world, "large", Launch("large", ("default-large",), node("default/a", requirements=(huge,))))
     commit(world, "small", Launch("small", ("default-small",), node("default/b", nodepool="default")))
-    act_on_decisions(world.ports, now=world.clock.now())
+    act(world)
     rows = world.state.launches()
     assert [row.id for row in rows] == ["small"]
     assert not world.state.cluster().pending_decisions
@@ -89,7 +97,7 @@ def test_a_nomination_that_cannot_be_stored_keeps_neither_its_launch_nor_others(
         "d", Plan(new_nodes=(node(*waiting), node("default/a"))), waiting | {"default/a": UID}
     )
     commit(world, "d", *launches)
-    (row,) = act_on_decisions(world.ports, now=world.clock.now())
+    (row,) = act(world)
     assert len(row.claims) == 2
     assert [nomination.pods for nomination in world.state.nominations()] == [{"default/a": UID}]
 
@@ -100,7 +108,7 @@ def test_acting_on_a_decision_goes_on_where_it_stopped_and_buys_first(world: Wor
     waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
     commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
     left = iter((60.0, 3.0))
-    (first,) = act_on_decisions(world.ports, now=world.clock.now(), seconds_left=lambda: next(left))
+    (first,) = act(world, seconds_left=lambda: next(left))
     rung = {message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "launch")}
     assert {first.id, *rung} == {row.id for row in world.state.launches()}
     assert len(world.state.nominations()) == 100
@@ -114,7 +122,7 @@ def test_acting_on_a_decision_goes_on_where_it_stopped_and_buys_first(world: Wor
         return usual(row)
 
     world.state.create = create  # type: ignore[method-assign]
-    act_on_decisions(world.ports, now=world.clock.now())
+    act(world)
     assert len(world.state.nominations()) == 250
     assert sum(isinstance(row, NominationRow) for row in tried) == 150
     assert not world.state.cluster().pending_decisions
@@ -124,12 +132,24 @@ def test_launches_come_before_whatever_else_is_stored_of_a_decision(world: World
     nodes = tuple(node(*pods(2, start=2 * number)) for number in range(150))
     waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
     commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
-    act_on_decisions(world.ports, now=world.clock.now())
+    act(world)
     made = [effect.subject.partition("#")[0] for effect in world.effects.select("state", "create")]
     assert made == ["launch"] * 2 + ["nomination"] * 150
     (rung, *_) = world.effects.select("doorbells", "ring")
     (nominated, *_) = [effect for effect in world.effects.log if effect.subject.startswith("nomination#")]
     assert rung.number < nominated.number
+
+
+def test_instances_are_bought_before_nominations_are_stored(world: World) -> None:
+    nodes = tuple(node(*pods(2, start=2 * number)) for number in range(50))
+    waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
+    commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
+    stored: list[int] = []
+    act_on_decisions(
+        world.ports, now=world.clock.now(), buy=lambda _: stored.append(len(world.effects.select("state", "create")))
+    )
+    assert stored == [1]
+    assert len(world.state.nominations()) == 50
 
 
 def test_what_is_history_holds_neither_pods_nor_requests(world: World) -> None:

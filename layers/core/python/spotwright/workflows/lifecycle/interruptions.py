@@ -8,6 +8,7 @@ pods first, and delete when the nodes that take them are Initialized or the dead
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -231,10 +232,8 @@ def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime,
 
 def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
     """Act on what is committed; whether a launch began."""
-    launches = act_on_decisions(ports, now=now, seconds_left=seconds_left, queue="notices")
-    for launch in launches:
-        proceed(ports, launch, now=now)
-    return bool(launches)
+    buy = partial(proceed, ports, now=now)
+    return act_on_decisions(ports, now=now, buy=buy, seconds_left=seconds_left, queue="notices")
 
 
 def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from spotwright.errors import ApiError, error_code
@@ -84,8 +85,7 @@ def handle_doorbell(
     """One step for the object that a doorbell names; adds instances to ``to_terminate``. ValueError: unknown kind."""
     match bell.kind:
         case "decision":
-            for launch in act_on_decisions(ports, now=now, seconds_left=seconds_left):
-                proceed(ports, launch, now=now)
+            act_on_decisions(ports, now=now, buy=partial(proceed, ports, now=now), seconds_left=seconds_left)
         case "launch":
             advance(ports, bell.key, now=now)
         case "claim":

@@ -4,7 +4,7 @@ Rows are created side by side, and each once, so that an invocation goes on wher
 state table refuses would be refused again: it is set aside, its pods are planned again, and later decisions go on.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
@@ -33,28 +33,37 @@ SET_ASIDE_SECONDS: Final = 60
 
 
 def act_on_decisions(
-    ports: LifecyclePorts, *, now: datetime, seconds_left: SecondsLeft = None, queue: str = "lifecycle"
-) -> tuple[LaunchRow, ...]:
-    """Write the rows of every committed decision, oldest first; returns the first launch, for the caller to go on with.
+    ports: LifecyclePorts,
+    *,
+    now: datetime,
+    buy: Callable[[LaunchRow], None],
+    seconds_left: SecondsLeft = None,
+    queue: str = "lifecycle",
+) -> bool:
+    """Write the rows of every committed decision, oldest first; whether a launch was begun.
 
-    The other launches are rung for as soon as their rows are there, so that they run at the same time, and before the
-    rows of nominations, which nobody needs before a node joins. Without time the rest is left to the next invocation.
-    ``queue``: where launches are rung for, lifecycle or notices.
+    As soon as the rows of its launches are there, the first launch of all is handed to ``buy``, and the others are rung
+    for, so that they run at the same time. Commands and nominations come after that: nobody needs them before a node
+    joins, and while they are missing the decision stays committed, so that they are written later if this ends here.
+    Without time the rest is left to the next invocation. ``queue``: where launches are rung for, lifecycle or notices.
     """
-    first: tuple[LaunchRow, ...] = ()
+    is_begun = False
     for key in ports.state.cluster().pending_decisions:
         decision = _read(ports, key)
         if decision is not None:
             launches = _create_launches(ports, decision, now)
             unbegun = [row for row in launches if row.phase == "planned"]
-            first, others = (first, unbegun) if first else (tuple(unbegun[:1]), unbegun[1:])
+            first, others = ([], unbegun) if is_begun else (unbegun[:1], unbegun[1:])
             ring_lifecycle(ports, "launch", [row.id for row in others], queue=queue)
+            for row in first:
+                is_begun = True
+                buy(row)
             _create_commands(ports, decision, now)
             if not _create_nominations(ports, decision, {row.id for row in launches}, seconds_left):
                 ring_lifecycle(ports, "decision", [decision.id])
                 break
         ports.state.mark_acted(key)
-    return first
+    return is_begun
 
 
 def _create_launches(ports: LifecyclePorts, decision: Decision, now: datetime) -> list[LaunchRow]:
