@@ -102,7 +102,7 @@ def test_what_does_not_exist_is_none(world: World) -> None:
     assert world.port.node("nobody") is None
     assert world.port.nodepool("nobody") is None
     assert world.port.pod("default", "nobody") is None
-    assert world.port.nodeclaims_of_instance("i-0000000000000beef") == ()
+    assert world.port.nodeclaims_of_instances(["i-0000000000000beef"]) == ()
     assert world.port.volume_attachments("nobody") == ()
     assert world.port.attached_volume("nothing") is None
 
@@ -113,7 +113,9 @@ def test_claims_are_selected_by_the_label_of_their_instance(world: World) -> Non
     labeled = msgspec.structs.replace(wanted.metadata, labels={**wanted.metadata.labels, labels.INSTANCE_ID: instance})
     world.port.create_nodeclaim(msgspec.structs.replace(wanted, metadata=labeled))
     world.port.create_nodeclaim(claim())
-    assert [found.name for found in world.port.nodeclaims_of_instance(instance)] == [wanted.name]
+    assert [found.name for found in world.port.nodeclaims_of_instances(["i-0000000000000beef", instance])] == [
+        wanted.name
+    ]
 
 
 def test_a_node_joins_until_it_is_registered(world: World) -> None:

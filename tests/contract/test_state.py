@@ -22,7 +22,7 @@ from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
 from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
-from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
+from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow
 from spotwright.workflows.ports.state import StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
@@ -161,6 +161,18 @@ def test_a_finished_row_is_history_that_can_still_be_read(state: StatePort) -> N
     done = state.save(msgspec.structs.replace(row, phase="done"))
     assert state.launches() == ()
     assert state.launch("one") == done
+
+
+def test_commands_are_read_by_their_ids(state: StatePort) -> None:
+    """More than DynamoDB reads in a request; one that is finished, and one that does not exist."""
+    ids = [f"{number:03}" for number in range(120)]
+    for id in ids:
+        state.create(CommandRow(id, state.cluster().cluster, "d", "Empty", ("a",), {}, created=1))
+    done = state.command("007")
+    assert done is not None
+    state.save(msgspec.structs.replace(done, phase="done"))
+    assert [row.id for row in state.commands_by_id([*ids, "nobody", "000"])] == ids
+    assert state.commands_by_id([]) == ()
 
 
 def test_finished_rows_are_read_with_the_open_ones_if_they_are_recent(state: StatePort) -> None:

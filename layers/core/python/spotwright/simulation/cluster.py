@@ -155,10 +155,10 @@ class FakeCluster:
         self._effects.before_read("cluster", "nodeclaim")
         return self._objects["nodeclaims"].get(name)
 
-    def nodeclaims_of_instance(self, instance: str) -> tuple[NodeClaim, ...]:
-        self._effects.before_read("cluster", "nodeclaims_of_instance")
+    def nodeclaims_of_instances(self, instances: Collection[str]) -> tuple[NodeClaim, ...]:
+        self._effects.before_read("cluster", "nodeclaims_of_instances")
         claims: tuple[NodeClaim, ...] = self.all("nodeclaims")
-        return tuple(claim for claim in claims if claim.metadata.labels.get(labels.INSTANCE_ID) == instance)
+        return tuple(claim for claim in claims if claim.metadata.labels.get(labels.INSTANCE_ID) in instances)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
         return self.all("daemonsets")

@@ -1,7 +1,7 @@
 """Rows, blobs, queues and catalogs in memory (StatePort, BlobPort, DoorbellPort, InstanceCatalogPort)."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -149,6 +149,9 @@ class FakeState:
     def command(self, id: str) -> CommandRow | None:
         row = self.rows.get(f"command#{id}")
         return row if isinstance(row, CommandRow) else None
+
+    def commands_by_id(self, ids: Collection[str]) -> tuple[CommandRow, ...]:
+        return tuple(row for id in sorted(set(ids)) if (row := self.command(id)) is not None)
 
     def commands(self, *, created_after: int | None = None) -> tuple[CommandRow, ...]:
         return tuple(row for row in self._open(created_after) if isinstance(row, CommandRow))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import batched, islice
 from typing import Any, Final
 
 from spotwright.adapters.kubernetes import nominations
@@ -55,6 +55,8 @@ _PATHS: Final = {
 }
 # EKS labels the nodes of managed node groups, of Fargate, Auto Mode and hybrid nodes.
 _JOINING: Final = f"!{labels.REGISTERED},!eks.amazonaws.com/nodegroup,!eks.amazonaws.com/compute-type"
+# A request that selects this many ids has some 2 KB.
+_INSTANCES_SELECTED: Final = 100
 # Kinds that a CapacityBuffer may refer to.
 _SCALABLE_PATHS: Final = {
     "PodTemplate": "/api/v1/podtemplates",
@@ -112,9 +114,12 @@ class KubernetesCluster:
         document = self._get(f"{_PATHS['nodeclaims']}/{name}")
         return None if document is None else decode_nodeclaim(document | {"kind": "NodeClaim"})
 
-    def nodeclaims_of_instance(self, instance: str) -> tuple[NodeClaim, ...]:
-        selector = {"labelSelector": f"{labels.INSTANCE_ID}={instance}"}
-        return self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", selector)
+    def nodeclaims_of_instances(self, instances: Collection[str]) -> tuple[NodeClaim, ...]:
+        found: list[NodeClaim] = []
+        for ids in batched(sorted(instances), _INSTANCES_SELECTED, strict=False):
+            selector = {"labelSelector": f"{labels.INSTANCE_ID} in ({','.join(ids)})"}
+            found += self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", selector)
+        return tuple(found)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
         return self._list("/apis/apps/v1/daemonsets", decode_daemonset)

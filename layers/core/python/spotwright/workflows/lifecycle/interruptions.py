@@ -30,7 +30,7 @@ from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.lifecycle.actions import (
-    claims_of_instance,
+    claims_of_instances,
     cordon,
     delete_claim,
     log,
@@ -133,8 +133,7 @@ def _step_replaced(
 def _read_claims(ports: LifecyclePorts, instances: Sequence[str]) -> ClaimsByInstance:
     """The claims of these instances, by their labels. All claims are listed only for an instance of this cluster that
     no label names."""
-    selected = in_parallel(lambda id: claims_of_instance(ports, id), instances)
-    claims = [claim for labeled in selected for claim in labeled if claim.provider_id]
+    claims = [claim for claim in claims_of_instances(ports, instances) if claim.provider_id]
     found = {instance_id(claim.provider_id) for claim in claims}
     unassigned = [id for id in instances if id not in found and _may_be_ours(ports, id)]
     if unassigned:
@@ -213,14 +212,18 @@ def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: 
 
 
 def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
-    """Taint the nodes, commit a decision for their pods, launch its instances, and tell of it, in this order."""
+    """Commit a decision for the pods of these nodes, launch its instances, taint the nodes, and tell, in this order.
+
+    Tainting two hundred nodes takes seconds, for which no replacement should wait; pods that come to a node meanwhile
+    move as its others do.
+    """
     _mark_offerings(ports, nodes)
-    in_parallel(lambda node: _cordon(ports, node.claim), nodes)
     _commit(ports, nodes, now, seconds_left)
     if not _act(ports, now, seconds_left):
         # An invocation that ended here may have left launches that nobody has begun.
         planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
         ring_lifecycle(ports, "launch", planned, queue="notices")
+    in_parallel(lambda node: _cordon(ports, node.claim), nodes)
     in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
     ring_lifecycle(ports, "command", [node.command(ports.cluster.name) for node in nodes], queue="notices")
     ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
@@ -309,7 +312,7 @@ def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: Clu
     bodies = (decode_decision(ports.blobs.get(key)) for key in cluster.pending_decisions)
     committed = {disruption.id for decision in bodies for disruption in decision.disruptions}
     commands = [node.command(ports.cluster.name) for node in nodes]
-    committed |= {row.id for row in in_parallel(ports.state.command, commands) if row is not None}
+    committed |= {row.id for row in ports.state.commands_by_id(commands)}
     return [node for node, command in zip(nodes, commands, strict=True) if command not in committed]
 
 

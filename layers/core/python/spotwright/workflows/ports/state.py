@@ -1,5 +1,6 @@
 """What is stored of one cluster: rows in DynamoDB, bodies in S3, and the catalog read from them."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from spotwright.aws.token_bucket import TokenBucket
@@ -59,6 +60,10 @@ class StatePort(Protocol):
         ...
 
     def command(self, id: str) -> CommandRow | None: ...
+    def commands_by_id(self, ids: Collection[str]) -> tuple[CommandRow, ...]:
+        """Those of these commands that exist, finished or not, ordered by id."""
+        ...
+
     def commands(self, *, created_after: int | None = None) -> tuple[CommandRow, ...]:
         """Open commands, and finished ones that were created after this moment (epoch milliseconds)."""
         ...

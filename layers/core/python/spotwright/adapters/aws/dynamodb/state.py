@@ -5,8 +5,9 @@ A table with the key ``pk``/``sk``; ``body`` is the JSON of a row's Struct, ``ve
 Finished rows stay for a day as history (``expires``, epoch seconds).
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from itertools import batched
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -39,6 +40,9 @@ from spotwright.workflows.ports.rows import (
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
+
+# Of BatchGetItem: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
+_ROWS_READ: Final = 100
 
 
 class DynamoState:
@@ -91,6 +95,13 @@ class DynamoState:
 
     def command(self, id: str) -> CommandRow | None:
         return self._row(f"command#{id}", CommandRow)
+
+    def commands_by_id(self, ids: Collection[str]) -> tuple[CommandRow, ...]:
+        rows: list[CommandRow] = []
+        for some in batched(sorted(set(ids)), _ROWS_READ, strict=False):
+            items = self._table.get_rows(self._cluster, *(f"command#{id}" for id in some))
+            rows += (decode_row(items[sort], CommandRow) for sort in sorted(items))
+        return tuple(rows)
 
     def commands(self, *, created_after: int | None = None) -> tuple[CommandRow, ...]:
         return tuple(self._open("command#", CommandRow, created_after))
