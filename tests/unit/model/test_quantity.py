@@ -56,3 +56,23 @@ def test_an_amount_is_written_as_people_do(resource: str, size: int, text: str) 
 def test_an_unreadable_amount_names_its_resource() -> None:
     with pytest.raises(quantity.QuantityError, match=r"nvidia\.com/gpu"):
         resources.parse({"nvidia.com/gpu": "many"})
+
+
+@pytest.mark.parametrize(
+    ("resource", "sizes", "texts"),
+    [
+        ("cpu", (64_000, 8_000, 0), ["64", "8", "0"]),
+        ("cpu", (64_000, 31_850), ["64000m", "31850m"]),
+        ("memory", (2 * 2**30, 2**30), ["2Gi", "1Gi"]),
+        ("memory", (2 * 2**30, 2**30 + 5), ["2048Mi", "1024Mi"]),
+        ("memory", (2**30, 2**30 + 5 * 2**10, 0), ["1048576Ki", "1048581Ki", "0"]),
+        ("memory", (2**30, 2**30 + 5), ["1073741824", "1073741829"]),
+        ("ephemeral-storage", (10**9, 2**30), ["953Mi", "1024Mi"]),
+        ("hugepages-2Mi", (2**22, 2**30), ["4Mi", "1024Mi"]),
+        ("nvidia.com/gpu", (8, 1024), ["8", "1024"]),
+    ],
+)
+def test_amounts_that_are_compared_are_in_one_unit_and_differ_where_they_do(
+    resource: str, sizes: tuple[int, ...], texts: list[str]
+) -> None:
+    assert quantity.texts(resource, sizes) == texts

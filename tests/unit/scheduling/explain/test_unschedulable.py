@@ -27,7 +27,9 @@ class TestReasons:
         ("waiting", "words"),
         [
             (pod(cpu=500), "it asks for cpu 500, the most is 8 on large (4 instance types)"),
+            (pod(cpu="500500m"), "it asks for cpu 500500m, the most is 8000m on large (4 instance types)"),
             (pod(memory="1Ti"), "it asks for memory 1024Gi, the most is 32Gi on fat"),
+            (pod(memory="1000G"), "it asks for memory 953674Mi, the most is 32768Mi on fat"),
             (pod(cpu=8, memory="32Gi"), "none of 4 instance types has cpu 8, memory 32Gi together"),
             (pod(requests={"nvidia.com/gpu": 1}), "it asks for nvidia.com/gpu 1, none of 4 instance types has any"),
             (pod(node_selector={labels.ZONE: "z9"}), "topology.kubernetes.io/zone In [z9]"),
@@ -121,6 +123,18 @@ class TestSentences:
         few = pool(limits={"cpu": "8"})
         said = set(why(planned(*pods(12, cpu=1), pools=[few])).values())
         assert said == {"NodePool default: limit cpu 8 is used up by 1 new node of this plan; 4 pods need 4 more"}
+
+    def test_all_amounts_of_a_limit_are_in_one_unit(self) -> None:
+        few = pool(limits={"cpu": "8"})
+        said = set(why(planned(*pods(12, cpu="1100m"), pools=[few])).values())
+        assert said == {
+            "NodePool default: limit cpu 8000m is used up by 1 new node of this plan; 5 pods need 5500m more"
+        }
+        said = set(why(planned(*pods(3, memory="3Gi"), pools=[pool(limits={"memory": "100M"})])).values())
+        assert said == {
+            "NodePool default: limit memory 95Mi is too small: the smallest instance type that fits (small) counts"
+            " 4096Mi; 3 pods need 9216Mi more"
+        }
 
     def test_what_existing_nodes_use_of_a_limit_is_told_apart(self) -> None:
         plan = planned(pod(cpu=3), nodes=(node("n1", 2),), pools=[pool(limits={"cpu": "4"})])

@@ -6,6 +6,7 @@ or exponent suffix. Units here: cpu in millicores, everything else in whole unit
 
 import functools
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -24,6 +25,7 @@ _PATTERN: Final = re.compile(
 )
 # More digits are beyond any amount, and more than an int is read from.
 _MOST_DIGITS: Final = 1000
+_BINARY_UNITS: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 # Kubernetes caps quantities at 2^63-1.
 MAXIMUM: Final = 2**63 - 1
 
@@ -72,8 +74,32 @@ def text(resource: str, size: int) -> str:
     """An integer amount as manifests state it: ``1500m``, ``2``, ``1536Mi``."""
     if resource == "cpu":
         return f"{size}m" if size % 1000 else str(size // 1000)
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        for suffix, unit in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+    if _is_bytes(resource):
+        for suffix, unit in _BINARY_UNITS:
             if size and size % unit == 0:
                 return f"{size // unit}{suffix}"
     return str(size)
+
+
+def texts(resource: str, sizes: Sequence[int]) -> list[str]:
+    """Integer amounts of a resource in one unit, for a sentence that compares them.
+
+    Cores, or millicores where some amount is no whole number of cores. Bytes in the largest of Gi and Mi of which all
+    amounts are whole numbers, else rounded down to Mi; different amounts that would look the same then, to Ki or bytes.
+    """
+    if resource == "cpu":
+        return (
+            [str(size // 1000) for size in sizes]
+            if not any(size % 1000 for size in sizes)
+            else [f"{size}m" for size in sizes]
+        )
+    for suffix, unit in _BINARY_UNITS if _is_bytes(resource) else ():
+        rounded = [size // unit for size in sizes]
+        is_exact = all(size % unit == 0 for size in sizes)
+        if is_exact or (unit < 2**30 and len(set(rounded)) == len(set(sizes))):
+            return [f"{number}{suffix}" if number else "0" for number in rounded]
+    return [str(size) for size in sizes]
+
+
+def _is_bytes(resource: str) -> bool:
+    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")

@@ -7,11 +7,11 @@ from typing import Final
 from spotwright.cli.text.plan_report import PlanReport, price_text
 from spotwright.cli.text.terminal import Terminal
 from spotwright.cli.text.workloads import Workload, Workloads
-from spotwright.model import labels, resources
+from spotwright.model import labels, quantity, resources
 from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.model.plurals import counted
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.scheduling.explain.node_choice import format_amounts, format_price, resource_name
+from spotwright.scheduling.explain.node_choice import format_price, resource_name
 from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan, ResourceUsage, UnplacedPod
 
 _HOURS_A_MONTH: Final = 730
@@ -202,7 +202,7 @@ def _share(entries: Sequence[ResourceUsage], *, with_amounts: bool) -> str:
         return f"{percent} % of {resource_name(name)}"
 
     sizes = [size for entry in entries for size in (entry.requested, entry.available)]
-    text_of = dict(zip(sizes, format_amounts(name, sizes), strict=True))
+    text_of = dict(zip(sizes, quantity.texts(name, sizes), strict=True))
     requested = _range([entry.requested for entry in entries], text_of.__getitem__)
     available = _range([entry.available for entry in entries], text_of.__getitem__)
     return f"{percent} % of {resource_name(name)} ({requested} of {available} after DaemonSets)"

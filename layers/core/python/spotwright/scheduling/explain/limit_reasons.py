@@ -1,9 +1,9 @@
 """Why the limits of a NodePool leave no node for a pod."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from spotwright.model import quantity, resources
-from spotwright.scheduling.explain.node_choice import format_amount
 from spotwright.scheduling.explain.reasons import Nearness, PoolOfGroup, PoolReason
 from spotwright.scheduling.placement.node_options import PodNeeds
 
@@ -27,23 +27,41 @@ def explain_limit(needs: PodNeeds, pool: PoolOfGroup, fitting: int) -> PoolReaso
                 "smallestInstanceType": smallest.name,
                 "smallestCounts": quantity.text(name, size),
             }
-            text = f"{_describe_limit(name, pool, max(left, 0), details)}{_describe_need(name, needs)}"
+            need = len(needs.pending_class.pod_keys) * needs.pending_class.pod_class.requests.get(name, 0)
+            amounts = _amounts(name, pool, left, size, need)
+            text = f"{_describe_limit(name, pool, amounts, smallest.name)}{_describe_need(needs, amounts)}"
             return PoolReason("LimitReached", text, Nearness.SOME_FIT, name, details)
     return None
 
 
-def _describe_limit(name: str, pool: PoolOfGroup, left: int, details: Mapping[str, str]) -> str:
-    """What uses a limit, and what is too large for the rest of it."""
-    used, rest = _describe_rest(name, pool, details)
-    if used and not left:
-        return f"limit {name} {details['limit']} is used up by {used}"
-    return (
-        f"{rest}: the smallest instance type that fits ({details['smallestInstanceType']}) counts"
-        f" {details['smallestCounts']}"
-    )
+class _Amounts(NamedTuple):
+    """The amounts of a sentence about a limit, in one unit.
+
+    ``left``: "" where nothing is; ``counted``: by a node that is too large for what is left; ``needed``: by pods, ""
+    where they do not ask for what is limited.
+    """
+
+    limit: str
+    left: str
+    counted: str
+    needed: str
 
 
-def _describe_rest(name: str, pool: PoolOfGroup, details: Mapping[str, str]) -> tuple[str, str]:
+def _amounts(name: str, pool: PoolOfGroup, left: int, counted: int, needed: int = 0) -> _Amounts:
+    sizes = (pool.template.nodepool.limits[name], max(left, 0), counted, needed)
+    limit, *others = quantity.texts(name, sizes)
+    return _Amounts(limit, *(text if size else "" for text, size in zip(others, sizes[1:], strict=True)))
+
+
+def _describe_limit(name: str, pool: PoolOfGroup, amounts: _Amounts, smallest: str) -> str:
+    """What uses a limit, and what is too large for the rest of it. ``smallest``: the type that counts least."""
+    used, rest = _describe_rest(name, pool, amounts)
+    if used and not amounts.left:
+        return f"limit {name} {amounts.limit} is used up by {used}"
+    return f"{rest}: the smallest instance type that fits ({smallest}) counts {amounts.counted}"
+
+
+def _describe_rest(name: str, pool: PoolOfGroup, amounts: _Amounts) -> tuple[str, str]:
     """What uses a limit, "" where nothing does; and what is left of it."""
     before = pool.group.initial_limits.by_template[pool.number][name]
     users = [
@@ -51,19 +69,16 @@ def _describe_rest(name: str, pool: PoolOfGroup, details: Mapping[str, str]) -> 
         f"{pool.new_nodes} new node{'' if pool.new_nodes == 1 else 's'} of this plan" if pool.new_nodes else "",
     ]
     used = " and ".join(filter(None, users))
-    limit = f"limit {name} {details['limit']}"
+    limit = f"limit {name} {amounts.limit}"
     if not used:
         return used, f"{limit} is too small"
-    return used, f"of {limit}, {used} leave{'s' if pool.new_nodes == 1 and not users[0] else ''} {details['left']}"
+    return used, f"of {limit}, {used} leave{'s' if pool.new_nodes == 1 and not users[0] else ''} {amounts.left or 0}"
 
 
-def _describe_need(name: str, needs: PodNeeds) -> str:
+def _describe_need(needs: PodNeeds, amounts: _Amounts) -> str:
     """``; 14 pods need 14 more``; "" where pods do not ask for what is limited."""
     pods = len(needs.pending_class.pod_keys)
-    request = needs.pending_class.pod_class.requests.get(name, 0)
-    if not request:
-        return ""
-    return f"; {pods} pod{'s need' if pods > 1 else ' needs'} {format_amount(name, pods * request)} more"
+    return f"; {pods} pod{'s need' if pods > 1 else ' needs'} {amounts.needed} more" if amounts.needed else ""
 
 
 def explain_min_values_within_limits(pool: PoolOfGroup, fitting: int) -> PoolReason | None:
@@ -87,7 +102,11 @@ def explain_min_values_within_limits(pool: PoolOfGroup, fitting: int) -> PoolRea
                 "left": quantity.text(name, max(lefts[name], 0)),
                 "smallestCounts": quantity.text(name, smallest[name]),
             }
-            text = _describe_min_values(name, pool, details, kept, together=smallest[name] <= lefts[name])
+            asks = f"minValues asks for {least} different values of {key}"
+            if smallest[name] <= lefts[name]:
+                text = f"its limits together are too small: {asks}, and the instance types within them have {kept}"
+            else:
+                text = _describe_min_values(name, pool, asks, _amounts(name, pool, lefts[name], smallest[name]))
             return PoolReason("MinValuesExceedLimit", text, Nearness.SOME_FIT, name, details)
     return None
 
@@ -108,13 +127,10 @@ def _smallest_listing(pool: PoolOfGroup, fitting: int, name: str) -> int:
     return next(size for size in sorted(sizes) if pool.index.keep_min_values(_within(pool, fitting, {name: size})))
 
 
-def _describe_min_values(name: str, pool: PoolOfGroup, details: Mapping[str, str], kept: int, *, together: bool) -> str:
-    """``kept``: how many values the types within the limits have; ``together``: no limit alone is too small."""
-    _, rest = _describe_rest(name, pool, details)
-    asks = f"minValues asks for {details['minValues']} different values of {details['key']}"
-    if together:
-        return f"its limits together are too small: {asks}, and the instance types within them have {kept}"
+def _describe_min_values(name: str, pool: PoolOfGroup, asks: str, amounts: _Amounts) -> str:
+    """``asks``: what minValues asks for, as a sentence."""
+    _, rest = _describe_rest(name, pool, amounts)
     return (
-        f"{rest}: {asks}; the smallest instance types that fit and have so many count up to"
-        f" {details['smallestCounts']}, and a node counts the largest of its types"
+        f"{rest}: {asks}; the smallest instance types that fit and have so many count up to {amounts.counted}, and a"
+        " node counts the largest of its types"
     )

@@ -112,7 +112,7 @@ def describe_usage(usages: Sequence[ResourceUsage]) -> str:
 
 
 def _share(entry: ResourceUsage) -> str:
-    requested, available = format_amounts(entry.resource, (entry.requested, entry.available))
+    requested, available = quantity.texts(entry.resource, (entry.requested, entry.available))
     return f"{_percent(entry)} ({requested} of {available} after DaemonSets)"
 
 
@@ -163,15 +163,6 @@ def _domains(topology_key: str) -> str:
 def format_amount(resource: str, size: int) -> str:
     """An amount of a resource; memory that is no round number in Mi."""
     return f"{size // 2**20}Mi" if resource == resources.MEMORY and size % 2**20 else quantity.text(resource, size)
-
-
-def format_amounts(resource: str, sizes: Sequence[int]) -> list[str]:
-    """Amounts of a resource in the same unit: millicores and Mi where some is not a whole number of cores or Gi."""
-    if resource == resources.CPU and any(size % 1000 for size in sizes):
-        return [f"{size}m" for size in sizes]
-    if resource == resources.MEMORY and any(size % 2**30 for size in sizes):
-        return [f"{size // 2**20}Mi" for size in sizes]
-    return [format_amount(resource, size) for size in sizes]
 
 
 def format_price(picousd: int) -> str:

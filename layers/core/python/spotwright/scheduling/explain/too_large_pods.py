@@ -8,7 +8,6 @@ from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver, v
 from spotwright.model.requirements import integer
 from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.explain.label_values import known_values
-from spotwright.scheduling.explain.node_choice import format_amount
 from spotwright.scheduling.explain.reasons import Nearness, PoolReason
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
 from spotwright.scheduling.inputs.nodepools import as_written, field_path
@@ -54,10 +53,8 @@ def _lack(name: str, place: int, request: int, pool_types: Sequence[PoolInstance
         return f"it asks for {name} {quantity.text(name, request)}, none of {types} has any"
     if driver := csi_driver(name):
         return f"it attaches {request} volumes through {driver}, the most is {most} on {type_name} ({types})"
-    return (
-        f"it asks for {name} {quantity.text(name, request)}, the most is {format_amount(name, most)} on {type_name}"
-        f" ({types})"
-    )
+    asked, available = quantity.texts(name, (request, most))
+    return f"it asks for {name} {asked}, the most is {available} on {type_name} ({types})"
 
 
 def _split_type_with_room(pending_class: PendingClass, index: OfferingIndex, offerings: int) -> str:
