@@ -233,6 +233,50 @@ spec: {minAvailable: 3}
 """
 
 
+OPERATED = """
+apiVersion: clickhouse.com/v1alpha1
+kind: KeeperCluster
+metadata: {name: keeper}
+spec: {replicas: 3, dataVolumeClaimSpec: {resources: {requests: {storage: 10Gi}}}}
+---
+apiVersion: clickhouse.com/v1alpha1
+kind: ClickHouseCluster
+metadata: {name: clicks}
+spec: {shards: 2, podTemplate: {nodeSelector: {team: a}}}
+---
+apiVersion: example.com/v1
+kind: Cache
+metadata: {name: hot}
+spec: {nodes: [{resources: {requests: {memory: 1Gi}}}]}
+---
+apiVersion: cluster.x-k8s.io/v1beta1
+kind: MachineDeployment
+metadata: {name: machines}
+spec: {replicas: 3, template: {spec: {bootstrap: {}}}}
+---
+apiVersion: example.com/v1
+kind: Disk
+metadata: {name: disk}
+spec: {resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: sidecar}
+spec: {rules: [{mutate: {patchStrategicMerge: {spec: {containers: [{name: a, image: a}]}}}}]}
+"""
+
+
+def test_what_operators_make_pods_of_is_named_and_a_policy_is_not(plan: Any) -> None:
+    code, shown = plan(POOL + "---" + OPERATED)
+    assert code == 0
+    notes = [line.strip() for line in shown.partition("Notes:")[2].splitlines()]
+    assert [line for line in notes if line.startswith("not counted")] == [
+        "not counted: the pods of Cache (example.com/v1) hot, a kind that is not known here",
+        "not counted: the pods of ClickHouseCluster (clickhouse.com/v1alpha1) clicks, a kind that is not known here",
+        "not counted: the pods of KeeperCluster (clickhouse.com/v1alpha1) keeper, a kind that is not known here",
+    ]
+
+
 def test_kinds_that_own_pods_and_are_not_known_are_named(plan: Any) -> None:
     code, shown = plan(POOL + "---" + DEPLOYMENT + "---" + UNKNOWN)
     assert code == 0

@@ -106,7 +106,7 @@ def claim(more: str = "") -> str:
     [
         ([claim("storageClassName: gp3")], "PVC data: StorageClass gp3 is not in these files; assumed any zone"),
         ([claim()], "PVC data: no StorageClass is named and none in these files is the default; assumed any zone"),
-        ([], "PVC data: is not in these files; assumed any zone"),
+        ([], "PVC data: no such claim is in these files; assumed any zone"),
         (
             [claim('storageClassName: ""')],
             "PVC data: only a PersistentVolume that is there already is taken; assumed any zone",

@@ -33,7 +33,7 @@ def assume_volumes(snapshot: Snapshot) -> tuple[Snapshot, tuple[str, ...]]:
     for namespace, name in dict.fromkeys(_named_claims(snapshot.pods)):
         claim = claims.get(f"{namespace}/{name}")
         assumed = (
-            _Assumed(_unbound(ObjectMeta(name, namespace)), "is not in these files; assumed any zone")
+            _Assumed(_unbound(ObjectMeta(name, namespace)), "no such claim is in these files; assumed any zone")
             if claim is None
             else _assume(claim, classes, volumes)
         )

@@ -1,6 +1,6 @@
 """Which API a kind belongs to, and which kinds of others own pods."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ _REMOVED_GROUPS: Final = ("extensions",)
 _POD_OWNERS: Final[dict[str, tuple[str, ...]]] = {
     "actions.github.com": ("AutoscalingRunnerSet",),
     "apps.kruise.io": (),
-    "argoproj.io": ("CronWorkflow", "Rollout", "Workflow"),
+    "argoproj.io": ("CronWorkflow", "EventBus", "EventSource", "Rollout", "Sensor", "Workflow"),
     "batch.volcano.sh": ("Job",),
     "flink.apache.org": (),
     "jobset.x-k8s.io": ("JobSet",),
@@ -40,6 +40,8 @@ _POD_OWNERS: Final[dict[str, tuple[str, ...]]] = {
     "sparkoperator.k8s.io": (),
     "tekton.dev": ("PipelineRun", "TaskRun"),
 }
+# Groups of policies, which hold patterns of pods and make none.
+_POLICIES: Final = ("constraints.gatekeeper.sh", "kyverno.io", "mutations.gatekeeper.sh", "policies.kyverno.io")
 
 
 class Api(StrEnum):
@@ -69,23 +71,42 @@ def api_of(content: Json) -> Api | Problem:
 
 
 def owns_pods(content: Json) -> bool:
-    """Whether an object of a kind that is not known makes pods: by its kind, or since it holds a pod template."""
-    group = str(content.get("apiVersion")).partition("/")[0]
+    """Whether an object of a kind that is not known makes pods: by its kind, or by what it holds, as operators do it: a
+    pod template, requests of cpu or memory, or replicas that each request something, such as storage.
+    """
+    group, spec = str(content.get("apiVersion")).partition("/")[0], content.get("spec")
     kinds = _POD_OWNERS.get(group)
-    if kinds is not None and (not kinds or content["kind"] in kinds):
-        return True
-    return _has_containers(content.get("spec"), 0)
+    if kinds is not None:
+        return not kinds or content["kind"] in kinds or _holds(spec, _has_containers)
+    if group in _POLICIES:
+        return False
+    has_replicas = isinstance(spec, Mapping) and isinstance(spec.get("replicas"), int)
+    return _holds(spec, _describes_pods) or (has_replicas and _holds(spec, _requests))
 
 
-def _has_containers(value: Any, depth: int) -> bool:
+def _holds(value: Any, test: Callable[[Json], object], depth: int = 0) -> bool:
+    """Whether a map at any depth passes the test."""
     if depth > _DEEPEST_TEMPLATE:
         return False
-    if isinstance(value, Mapping):
-        containers = value.get("containers")
-        if isinstance(containers, list) and any(isinstance(item, Mapping) and "image" in item for item in containers):
-            return True
-        return any(_has_containers(item, depth + 1) for item in value.values())
-    return isinstance(value, list) and any(_has_containers(item, depth + 1) for item in value)
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    if isinstance(value, Mapping) and test(value):
+        return True
+    return any(_holds(item, test, depth + 1) for item in inner)
+
+
+def _describes_pods(value: Json) -> bool:
+    return "podTemplate" in value or _has_containers(value) or not _requests(value).isdisjoint(("cpu", "memory"))
+
+
+def _has_containers(value: Json) -> bool:
+    containers = value.get("containers")
+    return isinstance(containers, list) and any(isinstance(item, Mapping) and "image" in item for item in containers)
+
+
+def _requests(value: Json) -> frozenset[str]:
+    """The resources that a map's ``requests`` name."""
+    requests = value.get("requests")
+    return frozenset(map(str, requests)) if isinstance(requests, Mapping) else frozenset()
 
 
 _DEEPEST_TEMPLATE: Final = 12
