@@ -180,6 +180,11 @@ def test_further_columns_are_labels(capsys: pytest.CaptureFixture[str]) -> None:
         (["-l", "a b"], "a b is no requirement: expected key=value"),
         (["-l", "instance-cpu>x"], "instance-cpu Gt [x]: needs exactly one integer"),
         (["--min-memory", "much"], "--min-memory: 'much' is not a Kubernetes quantity"),
+        (["--min-cpu", "-3"], "--min-cpu -3: an amount is 0 or more"),
+        (
+            ["--min-memory", "8Gi", "--max-memory", "4Gi"],
+            "--min-memory 8Gi is above --max-memory 4Gi: nothing lies between them",
+        ),
         (["-L", "nothing"], "-L nothing: no instance type has a label nothing"),
     ],
 )

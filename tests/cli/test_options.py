@@ -32,6 +32,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         (["plan", "--zzz", PLACED], "spotwright plan: there is no option --zzz; spotwright plan --help lists"),
         (["catalog", "--min-cpu", "x"], "spotwright catalog: --min-cpu: 'x' is not a Kubernetes quantity"),
         (["catalog", "--max-memory", "x"], "spotwright catalog: --max-memory: 'x' is not a Kubernetes quantity"),
+        (["catalog", "--catalog", "x"], "spotwright catalog: there is no option --catalog; spotwright catalog --help"),
         (["pause", "--cluster", "a", "b"], "spotwright pause: b: the command takes no such argument; "),
     ],
 )

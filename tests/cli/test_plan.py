@@ -280,10 +280,27 @@ def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
     assert "/nowhere.yaml: no such file or folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["{", '{"types": []}', '{"instanceTypes": [{"name": "x"}]}'])
-def test_a_catalog_that_is_none_is_said(capsys: pytest.CaptureFixture[str], write: Any, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{", "it is not JSON"),
+        ("kind: NodePool", "it is not JSON"),
+        ("[]", "must be a map, found a list"),
+        ('{"types": []}', "instanceTypes: is missing"),
+        ('{"instanceTypes": 3}', "instanceTypes: must be a list, found a whole number"),
+        ('{"instanceTypes": [{"name": 3}]}', "instanceTypes[0].name: must be text, found a whole number"),
+        ('{"instanceTypes": [{"name": "x"}]}', "instanceTypes[0].requirements: is missing"),
+        (
+            '{"instanceTypes": [{"name": "x", "requirements": [], "capacity": {"cpu": "two"}, "offerings": []}]}',
+            "cpu: 'two' is not a Kubernetes quantity (a number with an optional suffix: n u m k M G T P E,"
+            " Ki Mi Gi Ti Pi Ei or an exponent such as 1e3)",
+        ),
+    ],
+)
+def test_a_catalog_that_is_none_is_said(capsys: pytest.CaptureFixture[str], write: Any, content: str, why: str) -> None:
     assert main(["plan", "--catalog", write("c.json", content), write("m.yaml", POOL)]) == 2
-    assert "not an instance catalog" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.endswith(f"c.json: not an instance catalog: {why} (spotwright catalog -o json writes one)\n")
 
 
 def test_the_built_in_catalog_has_both_architectures_and_prices_for_all() -> None:
@@ -340,8 +357,29 @@ def test_a_running_cluster_is_in_the_region_of_its_subnets(
 def test_a_cluster_that_does_not_answer_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[1, 2]")
     assert main(["plan", "--kubeconfig", str(tmp_path / "config")]) == 2
-    said = "spotwright plan: the cluster cannot be read: kubeconfig: it is not YAML in the form of a kubeconfig\n"
-    assert capsys.readouterr().err == said
+    said = f"kubeconfig: {tmp_path / 'config'} is not YAML in the form of a kubeconfig\n"
+    assert capsys.readouterr().err == f"spotwright plan: the cluster cannot be read: {said}"
+
+
+def test_a_context_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
+                "users": [{"name": "a", "user": {"token": "t"}}],
+                "contexts": [
+                    {"name": "a", "context": {"cluster": "a", "user": "a"}},
+                    {"name": "b", "context": {"cluster": "other", "user": "a"}},
+                ],
+                "current-context": "a",
+            }
+        )
+    )
+    for context, missing in (("main", "context main"), ("b", "cluster other")):
+        assert main(["plan", "--kubeconfig", str(file), "--context", context]) == 2
+        said = f"spotwright plan: the cluster cannot be read: kubeconfig: {file} has no {missing}\n"
+        assert capsys.readouterr().err == said
 
 
 def test_whoever_has_no_kubeconfig_is_told_what_to_name(

@@ -123,7 +123,9 @@ def _explain_unknown(argument: str, command: str, parser: argparse.ArgumentParse
     if not argument.startswith("-"):
         return f"{argument}: the command takes no such argument; {advice}"
     name = argument.partition("=")[0]
-    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", parser.format_help()))
+    # The first words of the lines of the help, not what its sentences speak of.
+    lines = re.findall(r"^ +(-.*?)(?:  |$)", parser.format_help(), re.MULTILINE)
+    known = {option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", line)}
     return f"there is no option {name}; {_suggest(name, known) or advice}"
 
 

@@ -1,16 +1,19 @@
 """The outputs of a deployed CloudFormation stack."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError, NotFound
+
+# Every cell's stack has this output.
+_EVERY_CELL_HAS: Final = "TableName"
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.client import CloudFormationClient
 
 
 def stack_outputs(cloudformation: "CloudFormationClient", stack: str) -> dict[str, str]:
-    """Outputs of a stack by name. Raises NotFound when the stack does not exist, else ApiError."""
+    """Outputs of a stack of ours by name. Raises NotFound when it does not exist or is another's, else ApiError."""
     try:
         with translate_errors(f"DescribeStacks {stack}"):
             (description,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
@@ -19,4 +22,7 @@ def stack_outputs(cloudformation: "CloudFormationClient", stack: str) -> dict[st
         if failure.code == "ValidationError" and "does not exist" in str(failure):
             raise NotFound(f"there is no stack {stack}", code=failure.code) from failure
         raise
-    return {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", ())}
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", ())}
+    if _EVERY_CELL_HAS not in outputs:
+        raise NotFound(f"stack {stack} has no output {_EVERY_CELL_HAS}: it is not Spotwright's, or not deployed yet")
+    return outputs

@@ -5,6 +5,7 @@ imported: the Lambda layer does not have them.
 """
 
 import json
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -53,17 +54,25 @@ def token_configuration(endpoint: str, certificate_authority: str, token: Callab
 def kubeconfig_configuration(path: str | None, context: str | None = None) -> Configuration:
     """Log in as a kubeconfig says (``path`` None: KUBECONFIG or ~/.kube/config). Raises InvalidRequest."""
     from kubernetes.config import ConfigException, load_kube_config
+    from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
     from yaml import YAMLError
 
     configuration = Configuration()
     try:
         load_kube_config(path, context, configuration)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError) as error:
-        raise InvalidRequest(f"kubeconfig: {error}") from error
+        raise InvalidRequest(f"kubeconfig: {_describe_kubeconfig_error(error)}") from error
     except (YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         # The client trusts the file to have the form of a kubeconfig.
-        raise InvalidRequest("kubeconfig: it is not YAML in the form of a kubeconfig") from error
+        file = path or KUBE_CONFIG_DEFAULT_LOCATION
+        raise InvalidRequest(f"kubeconfig: {file} is not YAML in the form of a kubeconfig") from error
     return configuration
+
+
+def _describe_kubeconfig_error(error: Exception) -> str:
+    """What the client says of a kubeconfig; a context, cluster or user that is not there in plain words."""
+    missing = re.search(r"Expected object with name (.+) in (.+)/(context|cluster|user)s list", str(error))
+    return f"{missing[2]} has no {missing[3]} {missing[1]}" if missing else str(error)
 
 
 def pod_configuration(server: str, folder: Path = SERVICE_ACCOUNT) -> Configuration:

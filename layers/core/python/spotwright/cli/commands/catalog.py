@@ -207,7 +207,11 @@ def _read_region(options: argparse.Namespace) -> "tuple[RegionFacts, dict[str, s
     name = options.region or builtin_regions.DEFAULT_REGION
     if not options.live:
         region, zones = builtin_regions.load_region(name), builtin_regions.zone_ids(name)
-        return region, zones, "; ".join((builtin_regions.describe(name), *builtin_regions.assumptions(name)))
+        return (
+            region,
+            zones,
+            "; ".join((f"{builtin_regions.describe(name)} (EC2's own: --live)", *builtin_regions.assumptions(name))),
+        )
     region = _ask_aws(name)
     zones = dict.fromkeys(sorted({zone for zones_of_type in region.zones.values() for zone in zones_of_type}), "")
     return region, zones, "; ".join((f"{name} as EC2 sells it now", *region.notes))

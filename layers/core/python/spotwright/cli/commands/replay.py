@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from spotwright.cli import InputError
+from spotwright.model.plurals import counted
 from spotwright.model.quoting import quote
 
 if TYPE_CHECKING:
@@ -89,10 +90,11 @@ def _describe(result: "ReplayResult") -> list[str]:
     if result.agrees and decision.kind in ("disrupt", "scale-down"):
         return [*lines, f"the same answer: {', '.join(decision.candidates)} may go"]
     if result.agrees:
-        return [*lines, f"the same plan: {len(result.plan.new_nodes)} new nodes"]
+        return [*lines, f"the same plan: {counted(len(result.plan.new_nodes), 'new node')}"]
     before, after = decision.plan, result.plan
+    nodes_before = counted(len(before.new_nodes), "new node")
     return [
         *lines,
-        f"another plan: {len(before.new_nodes)} new nodes for ${before.price_picousd_per_hour / 10**12:.4f} per hour"
+        f"another plan: {nodes_before} for ${before.price_picousd_per_hour / 10**12:.4f} per hour"
         f" then, {len(after.new_nodes)} for ${after.price_picousd_per_hour / 10**12:.4f} now",
     ]

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from spotwright.cli import InputError
+from spotwright.model.plurals import counted
+from spotwright.model.quoting import quote
 
 if TYPE_CHECKING:
     from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
@@ -56,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as 90s, 30m or 1h30m."""
     if not re.fullmatch(r"([0-9]+[smh])+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 30m or 1h30m")
+        raise argparse.ArgumentTypeError(f"{quote(text)} is not a duration such as 90s, 30m or 1h30m")
     return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([smh])", text)))
 
 
@@ -122,7 +124,9 @@ def _report(arguments: argparse.Namespace, outcome: "UninstallResult") -> int:
             print(f"  {line}", file=sys.stderr)
         return 1
     if arguments.hand_back:
-        print(f"handed back {len(outcome.finished)} nodeclaims.\n{_AFTER_HAND_BACK}")
+        print(f"handed back {counted(len(outcome.finished), 'nodeclaim')}.\n{_AFTER_HAND_BACK}")
     else:
-        print(f"{len(outcome.finished)} nodeclaims drained and gone; nodepools, classes and definitions stay.")
+        print(
+            f"{counted(len(outcome.finished), 'nodeclaim')} drained and gone; nodepools, classes and definitions stay."
+        )
     return 0

@@ -92,7 +92,7 @@ def describe(region: str) -> str:
             f"on-demand prices of {DEFAULT_REGION} of {_LISTED_IN}, each times what {region} asked more or less for the"
             f" family in {_shipped().price_day}"
         )
-    return f"{region}, built in: {prices}, spot assumed at 35 to 45 % of them (another catalog: --catalog FILE)"
+    return f"{region}, built in: {prices}, spot assumed at 35 to 45 % of them"
 
 
 def content() -> bytes:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import describe_error
 from spotwright.cli import InputError
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
@@ -52,7 +53,9 @@ def read_catalog_file(path: str) -> Catalog:
     except OSError as error:
         raise InputError(f"{path}: the catalog cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise InputError(f"{path}: not an instance catalog: {error}") from None
+        is_json = isinstance(error, msgspec.ValidationError) or not isinstance(error, msgspec.DecodeError)
+        why = describe_error(error) if is_json else "it is not JSON"
+        raise InputError(f"{path}: not an instance catalog: {why} (spotwright catalog -o json writes one)") from None
     return Catalog({"": types}, source=path)
 
 

@@ -81,18 +81,28 @@ def _meets(label: Requirement | None, requirement: Requirement) -> bool:
 def _bounds(bounds: dict[str, tuple[str, str]]) -> Iterable[Requirement]:
     for key, (least, most) in bounds.items():
         if least or most:
-            yield Requirement(key, True, gte=_number(key, "min", least, 0), lte=_number(key, "max", most, 2**63 - 1))
+            lower, upper = _number(key, "min", least, 0), _number(key, "max", most, 2**63 - 1)
+            if lower > upper:
+                option = _option(key)
+                raise InputError(f"--min-{option} {least} is above --max-{option} {most}: nothing lies between them")
+            yield Requirement(key, True, gte=lower, lte=upper)
+
+
+def _option(key: str) -> str:
+    return "memory" if key.endswith("memory") else "cpu"
 
 
 def _number(key: str, bound: str, text: str, default: int) -> int:
     """An amount in the label's unit: cpu in cores, memory in MiB; ``bound``: min or max. Raises InputError."""
-    option = "memory" if key.endswith("memory") else "cpu"
+    option = _option(key)
     if not text:
         return default
     try:
         amount = quantity.parse(text)
     except quantity.QuantityError as error:
         raise InputError(f"--{bound}-{option}: {error}") from None
+    if amount < 0:
+        raise InputError(f"--{bound}-{option} {text}: an amount is 0 or more")
     # Memory without a suffix is in MiB already, as in the label.
     return int(amount / 2**20) if option == "memory" and not text.isdigit() else int(amount)
 

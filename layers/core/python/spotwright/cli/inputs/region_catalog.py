@@ -120,7 +120,7 @@ def make_region_catalog(
         notes=chosen.notes,
         assumptions=(
             *((chosen.reason,) if chosen.reason else ()),
-            f"instance types and prices: {builtin_regions.describe(chosen.name)}",
+            f"instance types and prices: {builtin_regions.describe(chosen.name)} (another catalog: --catalog FILE)",
             *builtin_regions.assumptions(chosen.name),
             *of_classes,
             *missing.assumptions,

@@ -14,6 +14,7 @@ _OTHER_TYPE: Final = "it is malformed: a field has a value of another type than 
 _WRONG_TYPE: Final = re.compile(
     r"Expected `(?P<wanted>[^`]+)`, got `(?P<found>[^`]+)`(?: - at `\$\.?(?P<path>[^`]+)`)?"
 )
+_MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]+)`(?: - at `\$\.?(?P<path>[^`]+)`)?")
 _TYPES: Final = {
     "str": "text",
     "int": "a whole number",
@@ -46,6 +47,8 @@ def describe_error(error: Exception) -> str:
 
 
 def _describe_type(message: str) -> str:
+    if missing := _MISSING.match(message):
+        return f"{_field_name('.'.join(filter(None, (missing['path'], missing['field']))))}: is missing"
     found = _WRONG_TYPE.match(message)
     if found is None:
         return _OTHER_TYPE
