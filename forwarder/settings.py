@@ -6,6 +6,7 @@ import msgspec
 
 from spotwright.adapters.kubernetes.connection import SERVICE_ACCOUNT
 from spotwright.errors import InvalidRequest
+from spotwright.model.quoting import quote
 
 QUEUES = ("provision", "lifecycle", "catalog")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -57,7 +58,7 @@ def _server(host: str, port: str) -> str:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise InvalidRequest(f"environment variable METRICS_PORT: {text!r} is not a port (0 to 65535)")
+        raise InvalidRequest(f"environment variable METRICS_PORT: {quote(text)} is not a port (0 to 65535)")
     return int(text)
 
 
@@ -67,4 +68,4 @@ def _seconds(name: str, text: str) -> float:
         number = text.removesuffix(unit)
         if number != text and number.replace(".", "", 1).isdecimal():
             return float(number) * _UNITS[unit]
-    raise InvalidRequest(f"environment variable {name}: {text!r} is not a duration such as 1s or 500ms")
+    raise InvalidRequest(f"environment variable {name}: {quote(text)} is not a duration such as 1s or 500ms")

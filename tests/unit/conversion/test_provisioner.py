@@ -152,6 +152,7 @@ def test_a_container_runtime_cannot_be_chosen(runtime: str) -> None:
         ({"weight": 101}, "spec.weight: 101 is not between 1 and 100"),
         ({"weight": True}, "spec.weight: true is not a whole number"),
         ({"labels": {"a": 1}}, "spec.labels[a]: 1 is not text: quote it"),
+        ({"labels": {"a": ["b"]}}, 'spec.labels[a]: ["b"] is not text'),
         ({"labels": {1: "a"}}, "spec.labels: 1 is not a name: quote it"),
         ({"labels": {"a": "b c"}}, "spec.template.metadata.labels[a]: 'b c' does not match the pattern"),
         ({"taints": [{"key": "a", "effect": "Never"}]}, "'Never' is not one of NoSchedule, PreferNoSchedule,"),

@@ -49,7 +49,7 @@ def test_a_node_that_waits_for_pods_is_nominated() -> None:
 def test_disabled_consolidation_is_unconsolidatable_and_nothing_worse() -> None:
     pools = (builders.nodepool(consolidate_after_seconds=None, budgets=(Budget("100%"),)),)
     assert {(event[2], event[3]) for event in blocked_objects(snapshot("a", nodepools=pools))} == {
-        ("Unconsolidatable", "NodePool 'default' has consolidation disabled")
+        ("Unconsolidatable", 'NodePool "default" has consolidation disabled')
     }
 
 

@@ -11,6 +11,7 @@ import msgspec
 from aws_lambda_powertools import Logger, Metrics
 
 from spotwright.errors import InvalidRequest, error_code
+from spotwright.model.quoting import quote
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
@@ -43,13 +44,13 @@ def parse_doorbell(body: str, *, kinds: Collection[str], clusters: Collection[st
     try:
         bell = msgspec.json.decode(body, type=Doorbell)
     except msgspec.DecodeError as error:
-        raise InvalidRequest(f"message is not a doorbell: {error}: {body[:200]!r}") from None
+        raise InvalidRequest(f"message is not a doorbell: {error}: {quote(body[:200])}") from None
     if bell.schema not in SCHEMAS:
         raise InvalidRequest(f"doorbell schema: {bell.schema} is not one of {SCHEMAS}")
     if bell.kind not in kinds:
-        raise InvalidRequest(f"doorbell kind: {bell.kind!r} is not one of {', '.join(sorted(kinds))}")
+        raise InvalidRequest(f"doorbell kind: {quote(bell.kind)} is not one of {', '.join(sorted(kinds))}")
     if bell.cluster != "*" and bell.cluster not in clusters:
-        raise InvalidRequest(f"doorbell cluster: {bell.cluster!r} is not one of {', '.join(sorted(clusters))}")
+        raise InvalidRequest(f"doorbell cluster: {quote(bell.cluster)} is not one of {', '.join(sorted(clusters))}")
     return bell
 
 

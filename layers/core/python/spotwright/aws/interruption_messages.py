@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.errors import InvalidRequest
+from spotwright.model.quoting import quote
 
 # EC2 takes a spot instance back two minutes after its warning.
 SPOT_WARNING: Final = timedelta(seconds=120)
@@ -112,7 +113,7 @@ def _detail(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
 def _text(where: Mapping[str, Any], field: str, path: str = "") -> str:
     value = where.get(field)
     if not isinstance(value, str) or not value:
-        raise InvalidRequest(f"{path}{field}: must be a text that is not empty, found {value!r}")
+        raise InvalidRequest(f"{path}{field}: must be a text that is not empty, found {quote(value)}")
     return value
 
 
@@ -121,4 +122,4 @@ def _time(envelope: Mapping[str, Any]) -> datetime:
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:
-        raise InvalidRequest(f"time: must be an ISO 8601 time, found {text!r}") from None
+        raise InvalidRequest(f"time: must be an ISO 8601 time, found {quote(text)}") from None

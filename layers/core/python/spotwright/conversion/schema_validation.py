@@ -13,7 +13,7 @@ from spotwright.model import quantity
 _KINDS: Final[dict[str, tuple[type, str]]] = {
     "object": (dict, "is not an object"),
     "array": (list, "is not a list"),
-    "string": (str, "is not text: quote it"),
+    "string": (str, "is not text"),
     "integer": (int, "is not a whole number"),
     "boolean": (bool, "is not true or false"),
 }
@@ -28,7 +28,8 @@ def apply_schema(value: Any, schema: Schema, path: str, remarks: ObjectRemarks, 
         return _check_quantity(value, path)
     kind, complaint = _KINDS[schema["type"]]
     if not _is_of_type(value, kind):
-        refuse(path, value, complaint)
+        is_scalar = isinstance(value, bool | int | float)
+        refuse(path, value, f"{complaint}: quote it" if kind is str and is_scalar else complaint)
     match schema["type"]:
         case "object":
             return _check_object(value, schema, path, remarks, owner)

@@ -4,7 +4,7 @@ from typing import Final
 
 from spotwright.conversion import Json, node_metadata, nodeclass_fields
 from spotwright.conversion.provisioner import CLASS_REFERENCE, kubelet_settings
-from spotwright.conversion.remarks import ObjectRemarks, refuse, refuse_missing
+from spotwright.conversion.remarks import ConversionError, ObjectRemarks, refuse, refuse_missing
 
 _TEMPLATE: Final = "spec.template"
 _UNCHANGED: Final = (
@@ -67,7 +67,7 @@ def nodeclass_spec(spec: Json, remarks: ObjectRemarks) -> Json:
     """``spec`` of a v1 EC2NodeClass. Raises ConversionError."""
     remaining = dict(spec)
     if ("role" in remaining) == ("instanceProfile" in remaining):
-        refuse("spec.role", remaining.get("role"), "and instanceProfile: set exactly one of them")
+        raise ConversionError("spec: set exactly one of role and instanceProfile")
     terms = _terms(remaining.pop("amiSelectorTerms", []), "spec.amiSelectorTerms", ("id",), remarks)
     devices = nodeclass_fields.block_devices(remaining.pop("blockDeviceMappings", []), "spec.blockDeviceMappings")
     nodeclass = nodeclass_fields.ami_fields(remaining.pop("amiFamily"), terms, devices, "spec", remarks)

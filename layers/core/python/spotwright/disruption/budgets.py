@@ -13,6 +13,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget, NodePool
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.quoting import quote
 
 UNLIMITED: Final = 2**31 - 1
 
@@ -38,13 +39,13 @@ def allowed_disruptions(pool: NodePool, reason: str, total: int, now: datetime) 
 def budget_error(budget: Budget) -> str:
     """What is invalid in a budget; "" = it is valid."""
     if not _NODES.match(budget.nodes):
-        return f"nodes: {budget.nodes!r} is neither a count nor a percentage up to 100%"
+        return f"nodes: {quote(budget.nodes)} is neither a count nor a percentage up to 100%"
     if bool(budget.schedule) != bool(budget.duration):
         return "schedule and duration must be given together"
     if not budget.schedule:
         return ""
     if _parse_duration(budget.duration) is None:
-        return f"duration: {budget.duration!r} is not hours and minutes such as 8h or 1h30m"
+        return f"duration: {quote(budget.duration)} is not hours and minutes such as 8h or 1h30m"
     try:
         cron.parse(budget.schedule)
     except cron.CronError as error:

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from spotwright.model.quoting import quote
+
 _MACROS: Final = {
     "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
     "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
@@ -68,10 +70,10 @@ class Schedule(msgspec.Struct, frozen=True):
 def parse(text: str) -> Schedule:
     """A schedule; raises CronError."""
     if text.startswith("TZ=") or text.startswith("CRON_TZ="):
-        raise CronError(f"{text!r}: schedules are in UTC, a time zone cannot be given")
+        raise CronError(f"{quote(text)}: schedules are in UTC, a time zone cannot be given")
     fields = _MACROS.get(text, text).split()
     if len(fields) != 5:
-        raise CronError(f"{text!r} has {len(fields)} fields; 5 are needed, or one of {', '.join(sorted(_MACROS))}")
+        raise CronError(f"{quote(text)} has {len(fields)} fields; 5 are needed, or one of {', '.join(sorted(_MACROS))}")
     return Schedule(
         _field("minute", fields[0], 0, 59, {}),
         _field("hour", fields[1], 0, 23, {}),
@@ -88,7 +90,7 @@ def _field(name: str, text: str, low: int, high: int, names: Mapping[str, int]) 
         value_range, slash, step_text = part.partition("/")
         step = _number(name, step_text, {}) if slash else 1
         if step < 1:
-            raise CronError(f"{name} {part!r}: the step must be at least 1")
+            raise CronError(f"{name} {quote(part)}: the step must be at least 1")
         if value_range in ("*", "?"):
             first, last = low, high
             unrestricted = unrestricted or step == 1
@@ -97,7 +99,7 @@ def _field(name: str, text: str, low: int, high: int, names: Mapping[str, int]) 
             first = _number(name, begin, names)
             last = _number(name, end, names) if dash else (high if slash else first)
         if not low <= first <= last <= high:
-            raise CronError(f"{name} {part!r}: must lie within {low} and {high}, the first not after the last")
+            raise CronError(f"{name} {quote(part)}: must lie within {low} and {high}, the first not after the last")
         values.update(range(first, last + 1, step))
     return Field(frozenset(values), unrestricted)
 
@@ -107,5 +109,5 @@ def _number(name: str, text: str, names: Mapping[str, int]) -> int:
         return names[text.lower()]
     if not text.isascii() or not text.isdigit():
         allowed = f" or one of {', '.join(names)}" if names else ""
-        raise CronError(f"{name} {text!r}: must be a number{allowed}")
+        raise CronError(f"{name} {quote(text)}: must be a number{allowed}")
     return int(text)

@@ -35,6 +35,6 @@ def _blocking_condition(claim: NodeClaim, node: Node | None) -> ConditionChange 
     for name, size in sorted(claim.requests.items()):
         if size > 0 and not node.allocatable.get(name):
             return unknown_condition(
-                "Initialized", "ResourceNotRegistered", f"Resource {name!r} was requested but not registered"
+                "Initialized", "ResourceNotRegistered", f'Resource "{name}" was requested but not registered'
             )
     return None

@@ -15,6 +15,7 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement, Operator, RequirementError
 from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.telemetry import events
@@ -120,12 +121,13 @@ def _validation_errors(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
 def _label_errors(where: str, key: str, values: Iterable[str]) -> Iterator[str]:
     prefix, slash, name = key.rpartition("/")
     if not _NAME.match(name) or (slash and (not _PREFIX.match(prefix) or len(prefix) > 253)):
-        yield f"{where}: {key!r} is not a qualified name (an optional DNS prefix and /, then at most 63 characters)"
+        allowed = "an optional DNS prefix and /, then at most 63 characters"
+        yield f"{where}: {quote(key)} is not a qualified name ({allowed})"
     if key == labels.NODEPOOL or labels.is_restricted(key):
         yield f"{where}: {key} is restricted: only Spotwright sets it"
     for value in values:
         if value and not _NAME.match(value):
-            yield f"{where}: {value!r} is not a label value (at most 63 of letters, digits, '-', '_', '.')"
+            yield f"{where}: {quote(value)} is not a label value (at most 63 of letters, digits, '-', '_', '.')"
 
 
 def _requirement_errors(selector: NodeSelectorRequirement) -> Iterator[str]:

@@ -131,7 +131,7 @@ DISRUPTION_BLOCKED: Final = EventRow(
     when="Something keeps the node from being disrupted: the message says what, for example a pod's annotation.",
 )
 UNCONSOLIDATABLE: Final = EventRow(
-    "Unconsolidatable", _NORMAL, _NODE, "NodePool {nodepool!r} has consolidation disabled",
+    "Unconsolidatable", _NORMAL, _NODE, 'NodePool "{nodepool}" has consolidation disabled',
     when="The node's NodePool has consolidateAfter: Never.",
     repeat_after=timedelta(minutes=15),
 )

@@ -13,6 +13,7 @@ import msgspec
 from spotwright.aws.images.families import WINDOWS_BUILDS
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
+from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 GPU_COUNT: Final = labels.INSTANCE_PREFIX + "gpu-count"
@@ -60,7 +61,7 @@ def alias_parameters(alias: str, kubernetes_version: str) -> tuple[ImageParamete
 
 
 def _refuse(alias: str, why: str) -> Refusal:
-    return Refusal("UnsupportedAlias", f"alias {alias!r}: {why}")
+    return Refusal("UnsupportedAlias", f"alias {quote(alias)}: {why}")
 
 
 def _version_number(version: str) -> tuple[int, ...]:

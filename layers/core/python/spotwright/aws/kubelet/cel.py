@@ -14,6 +14,7 @@ from typing import Final
 
 from spotwright.aws.kubelet import cel_values
 from spotwright.aws.kubelet.cel_values import ExpressionError, Value
+from spotwright.model.quoting import quote
 
 type Variables = Mapping[str, Value]
 type Node = Callable[[Variables], Value]
@@ -39,9 +40,9 @@ def evaluate(text: str, variables: Variables) -> int:
     """The result as an integer, a double cut towards zero; raises ExpressionError."""
     value = _parse(text)(variables)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ExpressionError(f"{text!r}: the result must be a number, found {cel_values.type_name(value)}")
+        raise ExpressionError(f"{quote(text)}: the result must be a number, found {cel_values.type_name(value)}")
     if not math.isfinite(value):
-        raise ExpressionError(f"{text!r}: the result is {value}")
+        raise ExpressionError(f"{quote(text)}: the result is not a finite number")
     return int(value)
 
 
@@ -52,7 +53,7 @@ def _parse(text: str) -> Node:
     try:
         return Parser(text).whole()
     except ExpressionError as error:
-        raise ExpressionError(f"{text!r}: {error}") from None
+        raise ExpressionError(f"{quote(text)}: {error}") from None
 
 
 class Parser:
@@ -66,7 +67,7 @@ class Parser:
     def whole(self) -> Node:
         node = self._ternary()
         if self._peek() != "":
-            raise ExpressionError(f"unexpected {self._peek()!r}")
+            raise ExpressionError(f"unexpected {quote(self._peek())}")
         return node
 
     def _peek(self) -> str:
@@ -79,7 +80,7 @@ class Parser:
     def _expect(self, sign: str) -> None:
         token = self._next()
         if token != sign:
-            raise ExpressionError(f"expected {sign!r}, found {_quote(token)}")
+            raise ExpressionError(f"expected {quote(sign)}, found {_describe_token(token)}")
 
     def _ternary(self) -> Node:
         self._depth += 1
@@ -119,7 +120,7 @@ class Parser:
 
     def _method(self, node: Node, name: str) -> Node:
         if name not in _METHODS:
-            raise ExpressionError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
+            raise ExpressionError(f"unknown method {quote(name)}; known are {', '.join(_METHODS)}")
         self._expect("(")
         return _call(name, (node, *self._arguments(")")))
 
@@ -138,7 +139,7 @@ class Parser:
         if token in _LITERALS:
             return _constant(_LITERALS[token])
         if not re.fullmatch(r"[A-Za-z_]\w*", token):
-            raise ExpressionError(f"expected a value, found {_quote(token)}")
+            raise ExpressionError(f"expected a value, found {_describe_token(token)}")
         return self._named(token)
 
     def _named(self, name: str) -> Node:
@@ -146,7 +147,7 @@ class Parser:
             return _variable(name)
         self._next()
         if name not in _FUNCTIONS:
-            raise ExpressionError(f"unknown function {name!r}; known are {', '.join(_FUNCTIONS)}")
+            raise ExpressionError(f"unknown function {quote(name)}; known are {', '.join(_FUNCTIONS)}")
         return _call(name, self._arguments(")"))
 
     def _arguments(self, end: str) -> tuple[Node, ...]:
@@ -164,14 +165,14 @@ def _tokens(text: str) -> list[str]:
     while text[at:].strip():
         token = _TOKEN.match(text, at)
         if token is None:
-            raise ExpressionError(f"cannot read {text[at:].strip()[:20]!r}")
+            raise ExpressionError(f"cannot read {quote(text[at:].strip()[:20])}")
         tokens.append(token[0].strip())
         at = token.end()
     return tokens
 
 
-def _quote(token: str) -> str:
-    return repr(token) if token else "the end"
+def _describe_token(token: str) -> str:
+    return quote(token) if token else "the end"
 
 
 def _number(token: str) -> Value:
@@ -187,7 +188,7 @@ def _constant(value: Value) -> Node:
 def _variable(name: str) -> Node:
     def read(variables: Variables) -> Value:
         if name not in variables:
-            raise ExpressionError(f"unknown variable {name!r}; known are {', '.join(variables)}")
+            raise ExpressionError(f"unknown variable {quote(name)}; known are {', '.join(variables)}")
         return variables[name]
 
     return read

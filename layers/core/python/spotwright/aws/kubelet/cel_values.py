@@ -8,6 +8,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from spotwright.model.quoting import quote
+
 type Value = bool | int | float | str | tuple[Value, ...] | Mapping[str, Value]
 
 _LARGEST: Final = 2**63
@@ -25,25 +27,25 @@ def check_int64(number: int) -> int:
 
 def check_bool(value: Value, sign: str) -> bool:
     if not isinstance(value, bool):
-        raise ExpressionError(f"{sign} of {type_name(value)}, which is neither true nor false")
+        raise ExpressionError(f"{sign} takes true or false, not {type_name(value)}")
     return value
 
 
 def apply_operator(sign: str, left: Value, right: Value) -> Value:
     if sign == "in":
         if not isinstance(right, tuple | Mapping):
-            raise ExpressionError(f"in of {type_name(right)}, which is no list")
+            raise ExpressionError(f"in looks into a list, not into {type_name(right)}")
         return left in right
     if type_name(left) != type_name(right):
         raise ExpressionError(f"{type_name(left)} {sign} {type_name(right)}: the two do not mix")
     if sign in ("==", "!="):
         return (left == right) == (sign == "==")
     if isinstance(left, bool | tuple | Mapping):
-        raise ExpressionError(f"{sign} of {type_name(left)}")
+        raise ExpressionError(f"{sign} does not take {type_name(left)}")
     if isinstance(left, str) and isinstance(right, str):
         return _compare(sign, left, right) if sign != "+" else left + right
     if isinstance(left, str) or isinstance(right, str | tuple | Mapping):
-        raise ExpressionError(f"{sign} of {type_name(left)}")
+        raise ExpressionError(f"{sign} does not take {type_name(left)}")
     return _compare(sign, left, right) if sign[0] in "<>" else _calculate(sign, left, right)
 
 
@@ -57,7 +59,7 @@ def _compare[Ordered: (str, float)](sign: str, left: Ordered, right: Ordered) ->
             return left > right
         case ">=":
             return left >= right
-    raise ExpressionError(f"{sign} of strings")
+    raise ExpressionError(f"{sign} does not take strings")
 
 
 _SIMPLE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -71,7 +73,7 @@ def _calculate(sign: str, left: float, right: float) -> Value:
         return result
     if sign == "/":
         return left / right if right else math.nan if left == 0 else math.copysign(math.inf, left)
-    raise ExpressionError(f"{sign} of doubles")
+    raise ExpressionError(f"{sign} does not take doubles")
 
 
 def _calculate_integers(sign: str, left: int, right: int) -> int:
@@ -100,14 +102,15 @@ def call_function(name: str, arguments: tuple[Value, ...]) -> Value:
             return one.endswith(part)
         case "contains", (str() as one, str() as part):
             return part in one
-    raise ExpressionError(f"{name} of {', '.join(type_name(value) for value in arguments) or 'nothing'}")
+    given = ", ".join(type_name(value) for value in arguments) or "nothing"
+    raise ExpressionError(f"{name} does not take {given}")
 
 
 def _convert(name: str, value: float | str) -> Value:
     try:
         return check_int64(int(value)) if name == "int" else float(value)
     except (ValueError, OverflowError):
-        raise ExpressionError(f"{name} of {value!r}") from None
+        raise ExpressionError(f"{name}({quote(value)}) is not a number that it can hold") from None
 
 
 def type_name(value: Value) -> str:

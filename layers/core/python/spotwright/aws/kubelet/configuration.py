@@ -11,6 +11,7 @@ from typing import Final
 from spotwright.aws.kubelet import cel
 from spotwright.aws.kubelet.cel_values import ExpressionError
 from spotwright.model import quantity, resources
+from spotwright.model.quoting import quote
 
 # Resource → (steps it is rounded up to, unit it is written in).
 _UNITS: Final = {
@@ -43,7 +44,9 @@ class KubeletConfiguration:
             raise KubeletError(f"spec.kubelet.maxPods for {self._variables.get('instance_type')}: {error}") from None
         if not 0 <= pods <= _MOST_PODS:
             name = self._variables.get("instance_type")
-            raise KubeletError(f"spec.kubelet.maxPods for {name}: {value!r} is {pods}; allowed are 0 to {_MOST_PODS}")
+            raise KubeletError(
+                f"spec.kubelet.maxPods for {name}: {quote(value)} is {pods}; allowed are 0 to {_MOST_PODS}"
+            )
         return pods
 
     def number(self, name: str) -> int | None:

@@ -6,6 +6,7 @@ from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Decision, decode_decision
 from spotwright.disruption import emptiness
 from spotwright.errors import InvalidRequest
+from spotwright.model.quoting import quote
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning.code_digest import code_digest
@@ -44,7 +45,7 @@ def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> Repla
             return ReplayResult(decision, Plan(excess_nodeclaims=plan.excess_nodeclaims), same_code)
         case kind:
             kinds = "provision, interrupt, disrupt, scale-down"
-            raise InvalidRequest(f"decision {decision.id}: kind {kind!r} is not one of {kinds}")
+            raise InvalidRequest(f"decision {decision.id}: kind {quote(kind)} is not one of {kinds}")
 
 
 def _kept_claims(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:

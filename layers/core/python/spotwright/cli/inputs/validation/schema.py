@@ -29,7 +29,7 @@ _TYPES: Final = {"object": dict, "array": list, "string": str, "boolean": bool}
 _TYPE_NAMES: Final = {
     "object": "an object with fields",
     "array": "a list",
-    "string": "text (quote it)",
+    "string": "text",
     "boolean": "true or false",
     "integer": "a whole number",
     "number": "a number",
@@ -76,7 +76,8 @@ class SchemaValidator:
                 yield Problem(Kind.TYPE, path, f"{quote(value)} is neither a whole number of 32 bits nor text")
             return
         if not _is_of_type(value, kind):
-            yield Problem(Kind.TYPE, path, f"{quote(value)} is not {_TYPE_NAMES[kind]}")
+            advice = " (quote it)" if kind == "string" and isinstance(value, bool | int | float) else ""
+            yield Problem(Kind.TYPE, path, f"{quote(value)} is not {_TYPE_NAMES[kind]}{advice}")
             return
         found = list(self._inner(value, kind, schema, path))
         yield from found
