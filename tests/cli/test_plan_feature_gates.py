@@ -57,6 +57,25 @@ def test_an_overlay_has_no_effect_while_its_gate_is_off(planned: Any) -> None:
     assert not any("no effect" in note for note in plan["notes"])
 
 
+def test_overlays_of_one_weight_that_set_the_same_name_each_other(planned: Any) -> None:
+    overlay = """
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {{name: team-{0}}}
+spec:
+  weight: 10
+  requirements: [{{key: karpenter.k8s.aws/instance-family, operator: In, values: [{1}]}}]
+  price: "0.0{2}"
+"""
+    overlays = [overlay.format("alpha", "m5, m6i", 1), overlay.format("beta", "m5, m6i, c5", 2)]
+    plan = planned(POOL, *overlays, POD, options=("--feature-gates", "NodeOverlay=true"))
+    (note,) = [note for note in plan["notes"] if "same weight" in note]
+    assert note.startswith(
+        "NodeOverlay team-alpha is not applied (Conflict): NodeOverlay team-beta has the same weight 10 and also sets"
+        " the price of m5.12xlarge (+"
+    )
+
+
 def test_a_resource_without_its_limit_is_planned_and_noted(planned: Any) -> None:
     pod = POD.replace("limits: {example", "requests: {cpu: 1, example").replace("requests: {cpu: 1}, ", "")
     plan = planned(POOL, OVERLAY, pod, options=("--feature-gates", "NodeOverlay=true"))
