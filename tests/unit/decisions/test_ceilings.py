@@ -63,6 +63,12 @@ def test_launches_count_in_their_minute_and_nodes_and_dollars_for_an_hour() -> N
     assert nodes.resumes_at == dollars.resumes_at == datetime(2026, 1, 5, 9, 1, tzinfo=UTC)
 
 
+def test_what_a_faster_clock_counted_a_moment_later_counts_as_well() -> None:
+    """Two planners around the end of a minute; a minute that is further off is a clock that was wrong."""
+    launched = (LaunchedInMinute(MINUTE + 1, 1, 2, 3), LaunchedInMinute(MINUTE + 2, 10, 20, 30))
+    assert [bound.used for bound in ceilings.launch_bounds(Settings(), launched, NOW)] == [1, 2, 3]
+
+
 def test_what_fits_is_not_touched() -> None:
     nodes = [node(f"ns/p{number}") for number in range(3)]
     plan = keep(settings(max_nodes_per_hour=3, max_dollars_per_hour=3, max_launches_per_minute=3), nodes)

@@ -30,12 +30,12 @@ def launch_bounds(settings: Settings, launched: Iterable[LaunchedInMinute], now:
     """The ceilings that are set, with what is used of them; a setting of 0 is no ceiling.
 
     ``launched``: what was decided in the last hour. Launches count within a minute of the clock, nodes and their
-    prices per hour within sixty minutes.
+    prices per hour within sixty minutes. The next minute counts as well: whoever decided may have a faster clock.
     """
     minute = _minute(now)
-    hour = [counted for counted in launched if minute - HOUR_MINUTES < counted.minute <= minute]
+    hour = [counted for counted in launched if minute - HOUR_MINUTES < counted.minute <= minute + 1]
     oldest = min((counted.minute for counted in hour), default=minute)
-    of_minute = sum(counted.launches for counted in hour if counted.minute == minute)
+    of_minute = sum(counted.launches for counted in hour if counted.minute >= minute)
     every = (
         LaunchBound(LAUNCHES, settings.max_launches_per_minute, of_minute, _at(minute + 1)),
         LaunchBound(
