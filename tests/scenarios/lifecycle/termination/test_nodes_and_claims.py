@@ -8,6 +8,8 @@ from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 
 MINUTES = 60
 
@@ -62,6 +64,19 @@ def test_a_node_without_a_claim_is_drained_before_it_goes(world: World) -> None:
     assert instance_id(claim.provider_id) not in {instance.id for instance in world.ec2.live_instances()}
     evicted = world.effects.select("cluster", "evict")[-1]
     assert evicted.number < world.effects.select("ec2", "terminate")[-1].number
+
+
+def test_a_node_that_is_drained_keeps_its_instance_whatever_its_name(world: World) -> None:
+    """An AMI may name nodes otherwise than EC2 names their instances."""
+    claim = unclaimed_node(world)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
+    world.cluster.delete_node(node_of(world, claim))
+    world.run(15 * MINUTES)
+    id = instance_id(claim.provider_id)
+    world.ec2.instances[id] = msgspec.structs.replace(world.ec2.instances[id], private_dns_name="another-name")
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "instance", id)], now=world.clock.now())
+    assert id in {instance.id for instance in world.ec2.live_instances()}
+    assert claim.node_name in {message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "node")}
 
 
 def test_a_node_without_a_claim_whose_instance_is_not_ours_is_drained_and_let_go(world: World) -> None:

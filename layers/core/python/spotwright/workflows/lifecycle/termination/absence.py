@@ -70,7 +70,7 @@ def check_instance(ports: LifecyclePorts, name: str, *, now: datetime) -> None:
             _collect(ports, claim, f"instance {instance.id} is {instance.state}", instance.state in _STOPPED, now)
     elif not is_terminated and claim.metadata.labels.get(labels.ZONE) not in shifted_zones(ports):
         ring_lifecycle(ports, "claim-instance", [name], delay_seconds=int(NOT_FOUND_INTERVAL.total_seconds()) + 1)
-    elif not any(node.is_ready for node in nodes_of(ports, claim)):
+    elif not any(node.is_ready for node in nodes_of(ports, claim, now=now)):
         _collect(ports, claim, f"EC2 does not find instance {instance_id(claim.provider_id)}", False, now)
 
 

@@ -31,12 +31,21 @@ def is_owned(ports: LifecyclePorts, instance: Instance) -> bool:
 
 
 def _is_draining(ports: LifecyclePorts, instance: Instance) -> bool:
-    """Whether the instance's Node is being deleted and waits for Spotwright; then the node is rung for."""
-    node = ports.cluster.node(instance.private_dns_name) if instance.private_dns_name else None
-    if node is None or node.metadata.deletion_timestamp is None or labels.FINALIZER not in node.metadata.finalizers:
-        return False
-    ring_lifecycle(ports, "node", [node.name])
-    return True
+    """Whether the instance's Node is being deleted and waits for Spotwright; then the node is rung for.
+
+    It may have another name than the instance: before anything is terminated, all are listed.
+    """
+    named = ports.cluster.node(instance.private_dns_name) if instance.private_dns_name else None
+    nodes = (named,) if named is not None else ports.cluster.nodes()
+    draining = [
+        node.name
+        for node in nodes
+        if instance_id(node.provider_id) == instance.id
+        and node.metadata.deletion_timestamp is not None
+        and labels.FINALIZER in node.metadata.finalizers
+    ]
+    ring_lifecycle(ports, "node", draining)
+    return bool(draining)
 
 
 def _is_in_use(ports: LifecyclePorts, instance: Instance) -> bool:
