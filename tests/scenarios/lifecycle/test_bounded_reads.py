@@ -6,10 +6,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import interruptions
 from spotwright.workflows.lifecycle.workflow import lifecycle
@@ -100,10 +102,9 @@ def test_a_notice_of_another_clusters_instance_lists_nothing(world: World) -> No
     assert world.run(120, until=lambda: len(world.running_pods()) == 1)
     (claim,) = world.claims()
     ours = world.ec2.instances[instance_id(claim.provider_id)]
-    theirs = msgspec.structs.replace(
-        ours, id="i-0000000000000dead", tags=ours.tags | {labels.CLUSTER_NAME_TAG: "another"}
-    )
+    theirs = msgspec.structs.replace(ours, id="i-0000000000000dead", tags={labels.CLUSTER_NAME_TAG: "another"})
     world.ec2.add_instance(theirs, like=ours.id)
+    world.effects.inject(Fault("ec2", "instances_by_id", Unavailable("EC2 does not answer"), times=1))
     world.deliver_event("EC2 Spot Instance Interruption Warning", {"instance-id": theirs.id, "instance-action": "stop"})
     before = world.effects.reads.copy()
     interruptions.step_notices(world.ports, [theirs.id], now=world.clock.now())
@@ -122,6 +123,20 @@ def test_a_notice_finds_a_claim_without_the_label_of_its_instance(world: World) 
     world.interrupt_spot(instance_id(claim.provider_id))
     assert world.run(300, until=lambda: claim.name not in {left.name for left in world.claims()})
     assert world.run(120, until=lambda: len(world.running_pods()) == 1)
+
+
+@pytest.mark.parametrize("tags", [{f"kubernetes.io/cluster/{builders.CLUSTER}": "owned"}, {}])
+def test_a_terminated_instance_of_an_older_karpenter_ends_its_claim(world: World, tags: dict[str, str]) -> None:
+    """It set another tag than today's, and EC2 may have taken all tags off by now."""
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    _without_label(world, claim)
+    id = instance_id(claim.provider_id)
+    world.ec2.instances[id] = msgspec.structs.replace(world.ec2.instances[id], state="terminated", tags=tags)
+    world.deliver_event("EC2 Instance State-change Notification", {"instance-id": id, "state": "terminated"})
+    interruptions.step_notices(world.ports, [id], now=world.clock.now())
+    assert [left.name for left in world.claims() if left.metadata.deletion_timestamp is None] == []
 
 
 def test_a_step_labels_a_claim_with_its_instance(world: World) -> None:

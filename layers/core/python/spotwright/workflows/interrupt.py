@@ -16,8 +16,6 @@ import msgspec
 from spotwright.aws import interruption_messages
 from spotwright.aws.interruption_messages import Notice, NoticeKind
 from spotwright.errors import ApiError, Conflict
-from spotwright.model import labels
-from spotwright.model.ec2.fleet import Instance
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.ports.bundles import InterruptPorts
@@ -37,8 +35,6 @@ _SEVERITY: Final = {
     NoticeKind.INSTANCE_STOPPED: 3,
     NoticeKind.INSTANCE_TERMINATED: 3,
 }
-# States in which an instance may have lost its tags.
-_ENDING: Final = ("shutting-down", "terminated")
 # If the doorbell is lost, the row's timer rings.
 TIMER: Final = timedelta(seconds=20)
 
@@ -61,9 +57,7 @@ def find_clusters(
 ) -> Mapping[str, tuple[str, ...]]:
     """Instance → those of ``clusters`` that it may belong to: all of them where EC2 does not say. Never raises.
 
-    No cluster where the instance is tagged for none of them. An instance without any tag may have lost them: those of
-    a terminated one vanish soon.
-    Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/terminating-instances.html
+    No cluster where the instance is tagged for none of them.
     """
     ids = frozenset(instance_ids)
     every = dict.fromkeys(ids, tuple(sorted(clusters)))
@@ -75,17 +69,8 @@ def find_clusters(
         log_line(log, log_lines.INSTANCES_NOT_LOOKED_UP, instances=len(ids), code=failure.code, error=str(failure))
         return every
     return every | {
-        instance.id: tuple(sorted(_tagged_clusters(instance) & set(clusters)))
-        for instance in listed
-        if instance.tags or instance.state not in _ENDING
+        instance.id: tuple(name for name in sorted(clusters) if instance.may_be_of(name)) for instance in listed
     }
-
-
-def _tagged_clusters(instance: Instance) -> set[str]:
-    """By the tag that launches set, and by the older one that Karpenter and node groups set as well."""
-    prefix = labels.cluster_tag("")
-    owned = {key.removeprefix(prefix) for key in instance.tags if key.startswith(prefix)}
-    return owned | {instance.tags.get(labels.CLUSTER_NAME_TAG, "")}
 
 
 def record_notice(

@@ -1,8 +1,14 @@
 """What EC2 answers to a launch, what EKS says of a cluster, and the health of offerings."""
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
+
+from spotwright.model import labels
+
+# States in which an instance may have lost its tags.
+_ENDING: Final = ("shutting-down", "terminated")
 
 
 class Instance(msgspec.Struct, frozen=True):
@@ -26,6 +32,16 @@ class Instance(msgspec.Struct, frozen=True):
     reservation_id: str = ""
     placement_group_id: str = ""
     partition_number: int = 0
+
+    def may_be_of(self, cluster: str) -> bool:
+        """Whether it is tagged for the cluster, by the tag of launches or by the one that older Karpenters set.
+
+        An instance that ends and has no tag may have lost them: those of a terminated one vanish soon.
+        Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/terminating-instances.html
+        """
+        if not self.tags:
+            return self.state in _ENDING
+        return labels.cluster_tag(cluster) in self.tags or self.tags.get(labels.CLUSTER_NAME_TAG) == cluster
 
 
 class FleetError(msgspec.Struct, frozen=True):

@@ -143,9 +143,9 @@ def _read_claims(ports: LifecyclePorts, instances: Sequence[str]) -> ClaimsByIns
 
 
 def _may_be_ours(ports: LifecyclePorts, id: str) -> bool:
-    """False when EC2 shows that the instance is not of a NodePool of this cluster; a new one may not be shown yet."""
+    """False when EC2 shows that the instance is not of this cluster; a new one may not be shown yet."""
     instance = ports.ec2.instance(id)
-    return instance is None or instance.tags.get(labels.CLUSTER_NAME_TAG) == ports.cluster.name
+    return instance is None or instance.may_be_of(ports.cluster.name)
 
 
 def _step(ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, now: datetime) -> Interrupted | None:
