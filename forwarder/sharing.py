@@ -13,6 +13,8 @@ from spotwright.model.kubernetes.pod import Pod
 
 # Parts that were not asked for while so many others were are forgotten.
 GENERATION_SIZE: Final = 4000
+# Nothing larger is remembered: an object may have 10,000 labels.
+LARGEST_PART_BYTES: Final = 8192
 
 _OWN_POD_FIELDS: Final = frozenset(
     ("metadata", "node_name", "nominated_node_name", "phase", "unschedulable", "start_time", "is_ready", "read_error")
@@ -35,6 +37,8 @@ class PartPool:
     def share[Part](self, field: str, part: Part) -> Part:
         """``part``, or an equal one of the same field that was asked for before."""
         key = (field, msgspec.msgpack.encode(part))
+        if len(key[1]) > LARGEST_PART_BYTES:
+            return part
         found = self._young.get(key)
         if found is None:
             if len(self._young) >= GENERATION_SIZE:

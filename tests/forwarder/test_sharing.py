@@ -5,6 +5,7 @@ from forwarder.kinds import ClusterObject
 from forwarder.sharing import PartPool, share_equal_parts
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.labels import POD_DELETION_COST
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 
@@ -12,7 +13,7 @@ from tests.forwarder.objects import decoded
 def pod(name: str) -> Pod:
     labels = {"app": "web"}
     value = objects.pod(name, node="n")
-    value["metadata"] |= {"labels": labels, "annotations": {"checksum/config": name}}
+    value["metadata"] |= {"labels": labels, "annotations": {POD_DELETION_COST: name}}
     found = decoded("Pod", value)
     assert isinstance(found, Pod)
     return found
@@ -59,3 +60,11 @@ def test_parts_that_nobody_asks_for_are_forgotten() -> None:
         pool.share("labels", {"job": str(number)})
         assert pool.share("labels", {"app": "web"}) is often
     assert len(pool) <= 2 * sharing.GENERATION_SIZE
+
+
+def test_large_parts_are_not_remembered() -> None:
+    pool = PartPool()
+    for number in range(10):
+        huge = {f"label-{index}": f"{number}" for index in range(1000)}
+        assert pool.share("labels", huge) is huge
+    assert not len(pool)

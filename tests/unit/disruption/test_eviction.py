@@ -43,7 +43,7 @@ def test_a_duration_on_a_pod_that_never_started_holds() -> None:
     ],
 )  # fmt: skip
 def test_cost_of_an_eviction(deletion_cost: str, priority: int, cost: Fraction) -> None:
-    given_cost = {eviction.POD_DELETION_COST: deletion_cost} if deletion_cost else {}
+    given_cost = {labels.POD_DELETION_COST: deletion_cost} if deletion_cost else {}
     assert eviction.eviction_cost(builders.pod("p", annotations=given_cost, priority=priority)) == cost
 
 

@@ -44,6 +44,7 @@ CAPACITY_BLOCK: Final = "capacity-block"
 
 # Annotations
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 NODEPOOL_HASH: Final = "karpenter.sh/nodepool-hash"
 NODEPOOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"

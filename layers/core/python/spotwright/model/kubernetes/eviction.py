@@ -18,7 +18,6 @@ DISRUPTED_TAINT: Final = Taint(labels.DISRUPTED, TaintEffect.NO_SCHEDULE)
 # A pod that exists this long after its deletion time is stuck; no drain waits for it.
 STUCK_TERMINATING_AFTER: Final = timedelta(minutes=1)
 
-POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 _GO_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _NANOSECONDS: Final = {
@@ -76,7 +75,7 @@ def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
 def eviction_cost(pod: Pod) -> Fraction:
     """Cost of evicting a pod, between -10 and 10: 1, more with a deletion cost or a priority."""
     try:
-        deletion = int(pod.metadata.annotations.get(POD_DELETION_COST, "0"))
+        deletion = int(pod.metadata.annotations.get(labels.POD_DELETION_COST, "0"))
     except ValueError:
         deletion = 0
     return max(Fraction(-10), min(Fraction(10), 1 + Fraction(deletion, 2**27) + Fraction(pod.priority, 2**25)))

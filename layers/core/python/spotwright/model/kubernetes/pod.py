@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.model import labels
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.pod_constraints import (
     HostPort,
@@ -17,10 +18,12 @@ from spotwright.model.requirements import NodeSelectorRequirement
 
 # The entry of ``unsupported_fields`` for device claims (dynamic resource allocation).
 RESOURCE_CLAIMS: Final = "spec.resourceClaims"
+# The annotations that are looked at. Others may be large, and differ from pod to pod.
+USED_ANNOTATIONS: Final = frozenset({labels.DO_NOT_DISRUPT, labels.FOLLOW, labels.POD_DELETION_COST})
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """A pod.
+    """A pod. Of its annotations, those in USED_ANNOTATIONS.
 
     ``requests``: as kube-scheduler counts them, with ``pods: 1`` (cpu millicores, memory bytes).
     ``node_affinity``: required terms of which one must hold, each a conjunction; () = none.

@@ -1,11 +1,12 @@
 """The metadata of objects of a list or a watch, from JSON into the model; equal labels and the like are one object."""
 
+from collections.abc import Collection
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Raw
 
-from spotwright.adapters.kubernetes.codecs.objects import decode_time
+from spotwright.adapters.kubernetes.codecs.objects import decode_time, select
 from spotwright.adapters.kubernetes.codecs.pages import Memo
 from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
 
@@ -39,10 +40,17 @@ class _Owner(msgspec.Struct, frozen=True):
 class MetadataDecoder:
     """Remembers labels, annotations, finalizers and owners that it has decoded."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, used_annotations: Collection[str] | None = None) -> None:
+        """``used_annotations``: the keys that are kept, None = all."""
         texts = msgspec.json.Decoder(dict[str, str] | None)
+
+        def decode_annotations(content: bytes) -> dict[str, str]:
+            annotations = texts.decode(content) or {}
+            return annotations if used_annotations is None else select(annotations, used_annotations)
+
         finalizers = msgspec.json.Decoder(tuple[str, ...] | None)
         self._texts = Memo[bytes, dict[str, str]](lambda content: texts.decode(content) or {})
+        self._annotations = Memo(decode_annotations)
         self._finalizers = Memo[bytes, tuple[str, ...]](lambda content: finalizers.decode(content) or ())
         self._owners = Memo(_decode_owners)
 
@@ -58,7 +66,7 @@ class MetadataDecoder:
             decode_time(metadata.creationTimestamp),
             decode_time(metadata.deletionTimestamp),
             self._texts(bytes(labels)) if labels else {},
-            self._texts(bytes(annotations)) if annotations else {},
+            self._annotations(bytes(annotations)) if annotations else {},
             self._finalizers(bytes(metadata.finalizers)) if metadata.finalizers else (),
             self._owners(bytes(owners)) if owners else (),
         )

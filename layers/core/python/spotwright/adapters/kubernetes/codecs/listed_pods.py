@@ -16,7 +16,7 @@ from spotwright.adapters.kubernetes.codecs.pages import Memo, PageDecoder
 from spotwright.adapters.kubernetes.codecs.pod import decode_pod, decode_pod_strict
 from spotwright.adapters.kubernetes.codecs.pod_constraints import volume_claim_names
 from spotwright.model.kubernetes.meta import ObjectMeta
-from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod import USED_ANNOTATIONS, Pod
 
 _replace: Final = msgspec.structs.replace
 
@@ -93,7 +93,7 @@ class _Shared(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def pod_decoder() -> PageDecoder[PodFields, Pod]:
     """Decodes pods; with the same result as ``decode_pod``."""
-    metadata_decoder, encoder = MetadataDecoder(), msgspec.json.Encoder()
+    metadata_decoder, encoder = MetadataDecoder(used_annotations=USED_ANNOTATIONS), msgspec.json.Encoder()
     templates, node_names = Memo(_decode_template), Memo[str, str](str)
 
     def convert(fields: PodFields) -> Pod:

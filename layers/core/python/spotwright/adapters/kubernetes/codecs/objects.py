@@ -4,7 +4,7 @@ A decoder does not fail for an object that cannot be read: the value says why in
 whose name ends in ``_strict`` raise instead.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,6 +51,11 @@ def decode_metadata(obj: Json) -> ObjectMeta:
             for owner_reference in metadata.get("ownerReferences") or ()
         ),
     )
+
+
+def select(texts: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
+    """Those of these keys."""
+    return {key: text for key, text in texts.items() if key in keys}
 
 
 def decode_time(text: Any) -> datetime | None:

@@ -10,6 +10,7 @@ from spotwright.adapters.kubernetes.codecs.objects import (
     decode_metadata,
     decode_node_selector_requirements,
     decode_time,
+    select,
     text_field,
     validate,
 )
@@ -26,15 +27,15 @@ from spotwright.adapters.kubernetes.codecs.pod_constraints import (
 from spotwright.adapters.kubernetes.codecs.pod_requests import pod_requests
 from spotwright.model import quantity, resources
 from spotwright.model.kubernetes.meta import ObjectMeta
-from spotwright.model.kubernetes.pod import RESOURCE_CLAIMS, DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.pod import RESOURCE_CLAIMS, USED_ANNOTATIONS, DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Toleration
 
 
 def decode_pod(obj: Json) -> Pod:
     """A pod; if it cannot be read, ``read_error`` says why and most fields are left out."""
-    metadata = decode_metadata(obj)
-    if not metadata.namespace:
-        metadata = msgspec.structs.replace(metadata, namespace="default")
+    stated = decode_metadata(obj)
+    annotations = select(stated.annotations, USED_ANNOTATIONS)
+    metadata = msgspec.structs.replace(stated, namespace=stated.namespace or "default", annotations=annotations)
     try:
         return decode_pod_strict(obj, metadata)
     except DECODE_ERRORS as error:
