@@ -76,6 +76,14 @@ def test_a_claim_that_was_deleted_since_is_not_brought_back(world: World) -> Non
     assert snapshot.nodeclaims == (stays,)
 
 
+def test_a_claim_that_somebody_else_gave_the_name_is_shown_as_it_is(world: World) -> None:
+    theirs, _ = world.claims()
+    metadata = msgspec.structs.replace(theirs.metadata, uid="another")
+    world.cluster.put("nodeclaims", msgspec.structs.replace(theirs, metadata=metadata))
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=launch_rows(world))
+    assert snapshot.nodeclaims == world.claims()
+
+
 def test_claims_of_a_launch_that_just_ended_count_by_its_row_where_they_are_many(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +125,14 @@ def test_a_pod_that_was_bound_since_is_on_its_node_and_a_pod_that_is_gone_is_not
     world.cluster.remove("pods", gone.key)
     late = hide(state_of(world), pods=tuple(msgspec.structs.replace(pod, node_name="") for pod in (bound, gone)))
     assert laid_over(world, late).pods == (bound,)
+
+
+def test_a_pod_that_was_made_again_by_its_name_is_on_its_node(world: World) -> None:
+    """As a StatefulSet does."""
+    before, other = state_of(world).objects.pods
+    earlier = msgspec.structs.replace(before.metadata, uid="earlier")
+    late = hide(state_of(world), pods=(msgspec.structs.replace(before, metadata=earlier, node_name=""), other))
+    assert laid_over(world, late).pods == (before, other)
 
 
 def test_a_pod_that_came_since_waits(world: World) -> None:

@@ -108,18 +108,13 @@ def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[Launc
     }
     if len(missing) <= MAXIMUM_READS:
         found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(missing)) if claim is not None)
-        claims = _by_name((*claims, *(claim for claim in found if claim.metadata.uid == _uid(missing, claim))))
-        return msgspec.structs.replace(snapshot, nodeclaims=claims)
+        return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)))
     old = [name for name, row in missing.items() if not _is_settling(row, snapshot.now)]
     if len(old) > MAXIMUM_READS:
         raise BehindError(f"it does not show {len(old)} NodeClaims, {min(old)} among them, of launches that ended")
     created = tuple(_in_flight(missing[name], name) for name in sorted(missing.keys() - set(old)))
     found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(old)) if claim is not None)
     return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)), in_flight=created)
-
-
-def _uid(missing: dict[str, LaunchRow], claim: NodeClaim) -> str:
-    return missing[claim.name].uids[claim.name]
 
 
 def _has_claim(row: LaunchRow, name: str) -> bool:
@@ -193,11 +188,7 @@ def _with_waiting_pods(snapshot: Snapshot, contacted: datetime, cluster: Cluster
     if len(gone_on) > MAXIMUM_READS:
         raise BehindError(f"{len(gone_on)} pods that wait in it, {gone_on[0].key} among them, wait no more")
     read = in_parallel(lambda pod: cluster.pod(pod.metadata.namespace, pod.metadata.name), gone_on)
-    moved = (
-        pod
-        for pod, before in zip(read, gone_on, strict=True)
-        if pod is not None and pod.metadata.uid == before.metadata.uid and not pod.is_terminal
-    )
+    moved = (pod for pod in read if pod is not None and not pod.is_terminal)
     return _with_pods(snapshot, (pod for pod in snapshot.pods if pod.node_name), (*moved, *waiting))
 
 
