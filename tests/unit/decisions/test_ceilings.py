@@ -69,6 +69,14 @@ def test_what_a_faster_clock_counted_a_moment_later_counts_as_well() -> None:
     assert [bound.used for bound in ceilings.launch_bounds(Settings(), launched, NOW)] == [1, 2, 3]
 
 
+def test_nodes_that_never_came_to_be_do_not_count() -> None:
+    launched = (LaunchedInMinute(MINUTE - 1, 2, 5, 50), LaunchedInMinute(MINUTE, 1, 2, 20))
+    failed = (LaunchedInMinute(MINUTE - 1, 0, 1, 10), LaunchedInMinute(MINUTE - 1, 0, 3, 30))
+    left = (LaunchedInMinute(MINUTE - 1, 2, 1, 10), LaunchedInMinute(MINUTE, 1, 2, 20))
+    assert ceilings.without_failed(launched, failed) == left
+    assert ceilings.without_failed(launched, (LaunchedInMinute(MINUTE, 0, 9, 90),))[1] == LaunchedInMinute(MINUTE, 1)
+
+
 def test_what_fits_is_not_touched() -> None:
     nodes = [node(f"ns/p{number}") for number in range(3)]
     plan = keep(settings(max_nodes_per_hour=3, max_dollars_per_hour=3, max_launches_per_minute=3), nodes)

@@ -110,6 +110,20 @@ def test_a_plan_that_was_cut_is_replayed_bit_for_bit() -> None:
     assert replay(head, blobs=world.blobs, catalogs=world.catalogs).agrees
 
 
+def test_nodes_that_ec2_had_no_capacity_for_hold_nothing_back() -> None:
+    """They are tried again and again; without one of them launched, other pods would wait for an hour."""
+    world = world_with(max_nodes_per_hour=4)
+    world.ec2.capacity[("spot", "*", "*")] = world.ec2.capacity[("on-demand", "*", "*")] = 0
+    world.deploy(POD, 3)
+    world.run(1200)
+    assert not world.ec2.all_instances()
+    world.ec2.capacity.clear()
+    assert world.run(300, until=lambda: len(world.running_pods()) == 3)
+    world.deploy(POD, 6)
+    world.run(180)
+    assert len(world.ec2.all_instances()) == 4
+
+
 def test_a_busy_hour_leaves_a_small_row() -> None:
     world = world_with(max_nodes_per_hour=10**6)
     for minute in range(90):

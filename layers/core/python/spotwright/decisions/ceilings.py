@@ -34,7 +34,7 @@ def launch_bounds(settings: Settings, launched: Iterable[LaunchedInMinute], now:
     """
     minute = _minute(now)
     hour = [counted for counted in launched if minute - HOUR_MINUTES < counted.minute <= minute + 1]
-    oldest = min((counted.minute for counted in hour), default=minute)
+    oldest = min((counted.minute for counted in hour if counted.nodes), default=minute)
     of_minute = sum(counted.launches for counted in hour if counted.minute >= minute)
     every = (
         LaunchBound(LAUNCHES, settings.max_launches_per_minute, of_minute, _at(minute + 1)),
@@ -49,6 +49,26 @@ def launch_bounds(settings: Settings, launched: Iterable[LaunchedInMinute], now:
         ),
     )
     return tuple(bound for bound in every if bound.allowed)
+
+
+def without_failed(
+    launched: Iterable[LaunchedInMinute], failed: Iterable[LaunchedInMinute]
+) -> tuple[LaunchedInMinute, ...]:
+    """``launched`` without nodes that never came to be; ``failed``: by the minute in which they were decided."""
+    nodes: Counter[int] = Counter()
+    prices: Counter[int] = Counter()
+    for counted in failed:
+        nodes[counted.minute] += counted.nodes
+        prices[counted.minute] += counted.price_picousd_per_hour
+    return tuple(
+        LaunchedInMinute(
+            counted.minute,
+            counted.launches,
+            max(0, counted.nodes - nodes[counted.minute]),
+            max(0, counted.price_picousd_per_hour - prices[counted.minute]),
+        )
+        for counted in launched
+    )
 
 
 def count_launches(

@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.decisions import ceilings
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Disruption, decode_decision, derived_id
 from spotwright.disruption import interruption
@@ -44,6 +43,7 @@ from spotwright.workflows.lifecycle.launch.phases import proceed
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -281,7 +281,7 @@ def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, 
             gather(ports, before, now=now, nodes_read={node.claim.node_name for node in undecided} - {""}),
             {node.notice.instance_id for node in undecided},
         )
-        snapshot, _ = time_budget.fit(_with_launch_bounds(gathered, before), seconds_left)
+        snapshot, _ = time_budget.fit(with_launch_bounds(gathered, before, ports.state), seconds_left)
         decision = commit_plan(
             state=ports.state,
             blobs=ports.blobs,
@@ -300,11 +300,6 @@ def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, 
             )  # fmt: skip
             return
     raise Conflict("other invocations committed first in every attempt", code="Conflict")
-
-
-def _with_launch_bounds(snapshot: Snapshot, cluster: ClusterRow) -> Snapshot:
-    bounds = ceilings.launch_bounds(snapshot.settings, cluster.launched, snapshot.now)
-    return msgspec.structs.replace(snapshot, launch_bounds=bounds)
 
 
 def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: ClusterRow) -> list[Interrupted]:

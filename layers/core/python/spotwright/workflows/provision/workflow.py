@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from spotwright.decisions import ceilings
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
 from spotwright.errors import ApiError, Unavailable
@@ -17,6 +16,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather, gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -166,8 +166,7 @@ def _plan(
     ports: ProvisionPorts, rounds: _Rounds, gathered: Snapshot, row: ClusterRow, seconds_left: SecondsLeft
 ) -> tuple[Snapshot, Plan]:
     """What to do, and the snapshot that says so: within the ceilings of launches, with the pods there is time for."""
-    bounds = ceilings.launch_bounds(gathered.settings, row.launched, gathered.now)
-    bounded = msgspec.structs.replace(gathered, launch_bounds=bounds)
+    bounded = with_launch_bounds(gathered, row, ports.state)
     snapshot, rounds.postponed = time_budget.fit(bounded, seconds_left)
     return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
 
