@@ -16,9 +16,10 @@ _SECONDS_FROM_LISTS: Final = 10.0
 
 @dataclass(frozen=True)
 class Launch:
-    """One pending pod's way to its CreateFleet. ``megabytes``: of `provision`, at most."""
+    """One pending pod's way to its CreateFleet. ``processor_seconds``, ``megabytes``: of `provision`, at most."""
 
     seconds: float
+    processor_seconds: float
     megabytes: int
     requests: int
     read_bytes: int
@@ -32,6 +33,15 @@ class Figure:
     pods: int
     way: str
     launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A single figure; ``goal``: at most so much, None where nothing was asked for."""
+
+    what: str
+    figure: float
+    goal: float | None
 
 
 def seconds_goal(way: str, pods: int) -> float:
@@ -49,7 +59,7 @@ def megabytes_goal(way: str) -> int:
 def table(figures: Iterable[Figure]) -> Iterator[str]:
     """Markdown, a row for each figure as it comes."""
     heads = (
-        "nodes", "pods", "planned from", "seconds: median (slowest)", "goal", "ratio",
+        "nodes", "pods", "planned from", "seconds: median (slowest)", "goal", "ratio", "provision: processor seconds",
         "provision: peak MB", "goal", "ratio", "requests", "MB read",
     )  # fmt: skip
     yield f"| {' | '.join(heads)} |"
@@ -58,14 +68,24 @@ def table(figures: Iterable[Figure]) -> Iterator[str]:
         yield f"| {' | '.join(_cells(figure))} |"
 
 
+def measured_table(rows: Iterable[tuple[int, int, Measured]]) -> Iterator[str]:
+    """Markdown, a row for each figure beside so many nodes and pods, as it comes."""
+    yield "| nodes | pods | what | figure | goal |"
+    yield "|---|---|---|---|---|"
+    for nodes, pods, measured in rows:
+        goal = "" if measured.goal is None else f"{measured.goal:g}"
+        yield f"| {nodes:,} | {pods:,} | {measured.what} | {measured.figure:.4g} | {goal} |"
+
+
 def _cells(figure: Figure) -> tuple[str, ...]:
     seconds = [launch.seconds for launch in figure.launches]
     middle, goal = median(seconds), seconds_goal(figure.way, figure.pods)
     peak, most = max(launch.megabytes for launch in figure.launches), megabytes_goal(figure.way)
+    used = median(launch.processor_seconds for launch in figure.launches)
     requests = median(launch.requests for launch in figure.launches)
     read = median(launch.read_bytes for launch in figure.launches)
     return (
         f"{figure.nodes:,}", f"{figure.pods:,}", figure.way,
-        f"{middle:.2f} ({max(seconds):.2f})", f"{goal:g}", f"{middle / goal:.2f}",
+        f"{middle:.2f} ({max(seconds):.2f})", f"{goal:g}", f"{middle / goal:.2f}", f"{used:.2f}",
         f"{peak}", f"{most}", f"{peak / most:.2f}", f"{requests:.0f}", f"{read / 1e6:.2f}",
     )  # fmt: skip

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 FLOW_SCHEMA: Final = "spotwright"
 _READS: Final = frozenset({"GET", "LIST"})
 _PEAK: Final = re.compile(r"^REPORT .*\tMax Memory Used: (\d+) MB", re.MULTILINE)
+_PROCESSOR: Final = re.compile(r"^REPORT .*\tProcessor Time: ([0-9.]+) ms", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,8 @@ def api_server_load(metrics: str) -> ApiServerLoad:
 def peak_megabytes(log: str) -> int:
     """The most memory that a function's processes had, of the invocations whose end a log shows; 0 without any."""
     return max((int(found) for found in _PEAK.findall(log)), default=0)
+
+
+def processor_seconds(log: str) -> float:
+    """What the invocation that worked most used of its processor, of those whose end a log shows; 0 without any."""
+    return max((float(found) / 1000 for found in _PROCESSOR.findall(log)), default=0.0)

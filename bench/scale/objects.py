@@ -19,6 +19,12 @@ def new_pod(number: int) -> tuple[Object, Object]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, pod["status"]
 
 
+def pod_path(number: int) -> str:
+    """Where the API server has the pod of this number."""
+    metadata = listed_pod(number)["metadata"]
+    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+
+
 def new_node(number: int) -> Object:
     """A node that no NodeClaim stands for, as one of a managed node group: nobody but its users removes it."""
     node = listed_node(number)

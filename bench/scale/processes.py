@@ -23,11 +23,19 @@ def held(pids: Iterable[int]) -> Iterator[None]:
 
 def hold_to_one_processor(pids: Iterable[int]) -> None:
     """All threads of these processes run on the same processor from now on."""
-    processor = {min(os.sched_getaffinity(0))}
+    _hold(pids, {min(os.sched_getaffinity(0))})
+
+
+def release_processors(pids: Iterable[int]) -> None:
+    """They run on any processor that this process may use."""
+    _hold(pids, os.sched_getaffinity(0))
+
+
+def _hold(pids: Iterable[int], processors: set[int]) -> None:
     for pid in pids:
         for thread in _numbers(Path(f"/proc/{pid}/task")):
             with suppress(ProcessLookupError):
-                os.sched_setaffinity(thread, processor)
+                os.sched_setaffinity(thread, processors)
 
 
 def children(parent: int) -> tuple[int, ...]:

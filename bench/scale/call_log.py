@@ -1,0 +1,36 @@
+"""What the local AWS was asked for: read from its log file, which costs it nothing while a figure is taken."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+type Call = dict[str, Any]
+
+
+class CallLog:
+    """The calls from now on. A line that is being written is left for the next look."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._from = file, file.stat().st_size
+
+    def calls(self) -> Iterator[Call]:
+        with self._file.open("rb") as file:
+            file.seek(self._from)
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield json.loads(line)
+
+    def fleets(self) -> tuple[Call, ...]:
+        """Every CreateFleet that buys, also those that EC2 refused."""
+        return tuple(call for call in self.calls() if is_fleet(call))
+
+
+def is_fleet(call: Call) -> bool:
+    return call["action"] == "CreateFleet" and not call["request"].get("DryRun")
+
+
+def asked_at(call: Call) -> float:
+    """Seconds since 1970. The log says when a call was answered, and how long that took."""
+    return datetime.fromisoformat(call["time"]).timestamp() - float(call["milliseconds"]) / 1000
