@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from infra.fields import ConfigError, Fields
+from infra.fields import ConfigError, Fields, show
 from spotwright.errors import InvalidRequest
 from spotwright.settings import catalog_settings, decision_settings
 
@@ -150,7 +150,7 @@ def _decoded(context: object) -> object:
     try:
         return json.loads(context)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"spotwright: got {context!r}, allowed: a JSON object ({error})") from error
+        raise ConfigError(f"spotwright: got {show(context)}, allowed: a JSON object ({error})") from error
 
 
 def _clusters(fields: Fields) -> tuple[Cluster, ...]:

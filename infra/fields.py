@@ -4,11 +4,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from spotwright.model.quoting import quote
+
 Choice = TypeVar("Choice", str, int)
 
 
 class ConfigError(Exception):
     """The context cannot be deployed; the message names field, value and what is allowed."""
+
+
+def show(value: object) -> str:
+    """A value of cdk.json as messages show it."""
+    return "nothing" if value is None else quote(value)
 
 
 class Fields:
@@ -21,7 +28,7 @@ class Fields:
     def __init__(self, value: object, path: str) -> None:
         self.path = path
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}: got {value!r}, allowed: an object")
+            raise ConfigError(f"{path}: got {show(value)}, allowed: an object")
         self._values = dict(value)
         self._known: list[str] = []
 
@@ -86,10 +93,10 @@ class Fields:
 
     def refuse_unknown_keys(self) -> None:
         for key, value in self._values.items():
-            raise ConfigError(f"{self._at(key)}: got {value!r}, allowed here: {_listed(sorted(self._known))}")
+            raise ConfigError(f"{self._at(key)}: got {show(value)}, allowed here: {_listed(sorted(self._known))}")
 
     def refusal(self, key: str, value: object, allowed: str) -> ConfigError:
-        return ConfigError(f"{self._at(key)}: got {value!r}, allowed: {allowed}")
+        return ConfigError(f"{self._at(key)}: got {show(value)}, allowed: {allowed}")
 
     def _take(self, key: str, default: object = None) -> object:
         self._known.append(key)

@@ -12,6 +12,7 @@ from spotwright import settings, sqs_batch
 from spotwright.aws.interruption_messages import Notice, parse_notice
 from spotwright.composition import interrupt_clients
 from spotwright.errors import ApiError, InvalidRequest
+from spotwright.model.quoting import quote
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
@@ -80,4 +81,4 @@ def _envelope(body: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise InvalidRequest(f"message is not an EventBridge event: {error}: {body[:200]!r}") from None
+        raise InvalidRequest(f"message is not an EventBridge event: {error}: {quote(body)}") from None

@@ -219,7 +219,8 @@ def _about(call: Json) -> str:
             overrides = [o for c in request.get("LaunchTemplateConfigs") or () for o in c.get("Overrides") or ()]
             types = list(dict.fromkeys(o.get("InstanceType") for o in overrides))
             kind = target.get("DefaultTargetCapacityType")
-            return f" {target.get('TotalTargetCapacity')} × {kind} of {len(types)} types, {len(overrides)} offerings"
+            chosen_from = f"{len(types)} type{'' if len(types) == 1 else 's'}, {len(overrides)} offerings"
+            return f" {target.get('TotalTargetCapacity')} × {kind} of {chosen_from}"
         case "TerminateInstances":
             return " " + ", ".join(request.get("InstanceIds") or ())
         case "CreateLaunchTemplate":

@@ -44,9 +44,9 @@ def parse_doorbell(body: str, *, kinds: Collection[str], clusters: Collection[st
     try:
         bell = msgspec.json.decode(body, type=Doorbell)
     except msgspec.DecodeError as error:
-        raise InvalidRequest(f"message is not a doorbell: {error}: {quote(body[:200])}") from None
+        raise InvalidRequest(f"message is not a doorbell: {error}: {quote(body)}") from None
     if bell.schema not in SCHEMAS:
-        raise InvalidRequest(f"doorbell schema: {bell.schema} is not one of {SCHEMAS}")
+        raise InvalidRequest(f"doorbell schema: {bell.schema} is not one of {', '.join(map(str, SCHEMAS))}")
     if bell.kind not in kinds:
         raise InvalidRequest(f"doorbell kind: {quote(bell.kind)} is not one of {', '.join(sorted(kinds))}")
     if bell.cluster != "*" and bell.cluster not in clusters:

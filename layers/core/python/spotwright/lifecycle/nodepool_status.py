@@ -143,7 +143,8 @@ def _requirement_errors(selector: NodeSelectorRequirement) -> Iterator[str]:
         recognized = _CAPACITY_TYPES.intersection(selector.values)
         least = max(1, selector.min_values or 0)
         if len(recognized) < least:
-            yield f"{where}: {list(selector.values)} must have {least} or more of {', '.join(sorted(_CAPACITY_TYPES))}"
+            given, allowed = ", ".join(selector.values), ", ".join(sorted(_CAPACITY_TYPES))
+            yield f"{where}: [{given}] must have {least} or more of {allowed}"
 
 
 def _taint_errors(pool: NodePool) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _selector_problems(where: str, selector: Json) -> Iterator[str]:
         elif operator in (Operator.IN, Operator.NOT_IN) and not values:
             yield f"{path}.values: {operator} needs at least one value"
         elif operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
-            yield f"{path}.values: {operator} takes no values, found {list(values)}"
+            yield f"{path}.values: {operator} takes no values, found {quote(list(values))}"
 
 
 def decode_topology_spread(spec: Json, labels: Json) -> tuple[TopologySpreadConstraint, ...]:
