@@ -190,6 +190,14 @@ def test_an_api_server_in_trouble_delays_but_does_not_lose_the_notice() -> None:
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
 
 
+def test_nodes_that_ec2_takes_back_are_tainted_also_where_nothing_can_be_decided() -> None:
+    world, claim = running()
+    world.effects.inject(Fault("blobs", "put", Unavailable("no answer"), times=10_000))
+    warn(world, claim)
+    assert world.run(20, until=lambda: bool(world.effects.select("cluster", "set_taints")))
+    assert {taint.key for taint in world.cluster.all("nodes")[0].taints} == {"karpenter.sh/disrupted"}
+
+
 def test_pods_that_were_promised_a_node_on_its_way_wait_for_it() -> None:
     """No launch is needed, but there is no room yet either."""
     world, claim = running()

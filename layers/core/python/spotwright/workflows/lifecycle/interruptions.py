@@ -215,14 +215,14 @@ def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime,
     """Commit a decision for the pods of these nodes, launch its instances, taint the nodes, and tell, in this order.
 
     Tainting two hundred nodes takes seconds, for which no replacement should wait; pods that come to a node meanwhile
-    move as its others do.
+    move as its others do. Where nothing can be bought now, the nodes are tainted all the same.
     """
     _mark_offerings(ports, nodes)
-    _commit(ports, nodes, now, seconds_left)
-    if not _act(ports, now, seconds_left):
-        # An invocation that ended here may have left launches that nobody has begun.
-        planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
-        ring_lifecycle(ports, "launch", planned, queue="notices")
+    try:
+        _buy(ports, nodes, now, seconds_left)
+    except ApiError:
+        in_parallel(lambda node: _cordon(ports, node.claim), nodes)
+        raise
     in_parallel(lambda node: _cordon(ports, node.claim), nodes)
     in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
     ring_lifecycle(ports, "command", [node.command(ports.cluster.name) for node in nodes], queue="notices")
@@ -231,6 +231,14 @@ def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime,
         lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
         [node for node in nodes if not node.notice.attempt],
     )
+
+
+def _buy(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
+    _commit(ports, nodes, now, seconds_left)
+    if not _act(ports, now, seconds_left):
+        # An invocation that ended here may have left launches that nobody has begun.
+        planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
+        ring_lifecycle(ports, "launch", planned, queue="notices")
 
 
 def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
