@@ -316,3 +316,17 @@ def test_a_replacement_that_takes_long_is_looked_at_less_and_less_often() -> Non
     assert 5 <= seconds[-1] <= 8
     assert len(looks) <= 25
     assert world.run(120, until=lambda: not world.state.commands()), "the deadline ends it all the same"
+
+
+def test_a_planner_that_the_store_failed_is_not_waited_for() -> None:
+    """Of two minutes, a quarter of one would be lost until its note ends."""
+    world = running(1)
+    (claim,) = world.claims()
+    warn(world, claim)
+    world.effects.inject(Fault("blobs", "put", Unavailable("S3 does not answer"), times=1))
+    notice = [Doorbell(builders.CLUSTER, "notice", instance_id(claim.provider_id))]
+    lifecycle(world.ports, notice, now=world.clock.now())
+    assert not decisions(world, "interrupt")
+    world.clock.advance(2)
+    lifecycle(world.ports, notice, now=world.clock.now())
+    assert len(decisions(world, "interrupt")) == 1
