@@ -1,5 +1,6 @@
 """A cluster state that must not be used is refused, with what is wrong with it."""
 
+import resource
 import zlib
 from datetime import UTC, datetime, timedelta
 
@@ -94,6 +95,17 @@ def test_another_body_than_the_key_names_is_refused() -> None:
 def test_a_body_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "MAXIMUM_BYTES", 1000)
     assert refused(packed("a" * 2000)) == ("TooLarge", "BODY unpacks to more than 1000 bytes")
+
+
+def test_a_body_whose_objects_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two million empty labels are two KB of a body, and 128 MB of memory."""
+    monkeypatch.setattr(bodies, "MAXIMUM_MEMORY", 64 * 1024 * 1024)
+    columns = msgspec.structs.replace(to_columns(PODS), labels=({},) * 2_000_000)
+    content = packed({"cluster": "main", "pods": columns, "objects": ClusterObjects()})
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    assert refused(content) == ("TooLarge", "BODY needs more than 67108864 bytes of memory")
+    assert resource.getrlimit(resource.RLIMIT_DATA) == limits
+    assert decode(HEAD, FULL) == STATE
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from spotwright.adapters.cluster_state.head import read_resource_version
+from spotwright.adapters.cluster_state.memory_bound import bounded_memory
 from spotwright.adapters.cluster_state.pod_columns import PodColumns, from_columns, to_columns
 from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.model.cluster_state import (
@@ -26,6 +27,8 @@ from spotwright.model.cluster_state import (
 
 # What a body may unpack to, twice the largest cluster: a body that lies must not fill the memory.
 MAXIMUM_BYTES: Final = 64 * 1024 * 1024
+# What its objects may take, three times the largest cluster: an empty object is a byte of a body, and 64 of memory.
+MAXIMUM_MEMORY: Final = 256 * 1024 * 1024
 
 _MAGIC: Final = b"cluster-state "
 _COMPRESSION_LEVEL: Final = 1
@@ -71,6 +74,16 @@ def decode(head: ClusterStateHead, full: bytes, changes: bytes = b"") -> Cluster
 
     Raises ClusterStateError.
     """
+    try:
+        with bounded_memory(MAXIMUM_MEMORY):
+            return _decode(head, full, changes)
+    except MemoryError:
+        raise ClusterStateError(
+            f"{head.full} needs more than {MAXIMUM_MEMORY} bytes of memory", code="TooLarge"
+        ) from None
+
+
+def _decode(head: ClusterStateHead, full: bytes, changes: bytes) -> ClusterState:
     body = _read(head.cluster, head.full, full)
     if body.full:
         raise ClusterStateError(f"{head.full} has changes of the body {body.full}, not all objects", code="OtherBody")
