@@ -49,9 +49,10 @@ class Forwarder:
         taken: datetime = NOW,
         silence: timedelta = timedelta(0),
         without_body: bool = False,
+        without_kind: str = "",
     ) -> ClusterState:
         """``silence``: since the last contact of every kind."""
-        kinds = {kind: KindState("7", taken - silence) for kind in (*KIND_FIELDS, NAMESPACE)}
+        kinds = {kind: KindState("7", taken - silence) for kind in {*KIND_FIELDS, NAMESPACE} - {without_kind}}
         state = ClusterState(
             cluster=self.cluster, epoch=5, sequence=sequence, taken=taken, kinds=kinds,
             objects=ClusterObjects(nodepools=(builders.nodepool(f"pool-{sequence}"),)),
@@ -155,3 +156,13 @@ def test_a_cluster_in_which_nothing_happens_is_known_all_the_same(forwarder: For
     later = NOW + timedelta(hours=3)
     forwarder.beat(later, sequence=1)
     assert read_cluster_state(forwarder.port, now=later + timedelta(seconds=10)) == state
+
+
+@pytest.mark.parametrize(("kind", "used"), [("Node", False), ("Pod", False), ("NodeOverlay", True)])
+def test_a_state_without_a_kind_is_none_unless_a_cluster_may_lack_its_definition(
+    forwarder: Forwarder, kind: str, used: bool
+) -> None:
+    forwarder.ship(without_kind=kind)
+    found = read_cluster_state(forwarder.port, now=NOW)
+    assert isinstance(found, ClusterState) == used
+    assert used or "OutOfContact" in repr(found)

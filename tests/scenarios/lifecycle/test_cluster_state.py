@@ -239,6 +239,24 @@ def test_an_invented_burst_buys_no_more_than_the_limits_allow() -> None:
     assert 0 < highest <= 16_000
 
 
+def test_a_state_alone_removes_no_node_of_a_static_pool() -> None:
+    """It shows a second node of a pool of one, which the API server does not."""
+    world = fresh_world()
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=(STATIC_CAPACITY,))
+    world.cluster.put("nodepools", builders.nodepool("fixed", replicas=1))
+    assert world.run(180, until=lambda: [claim.is_condition_true("Initialized") for claim in world.claims()] == [True])
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        (claim,) = objects.nodeclaims
+        second = msgspec.structs.replace(claim.metadata, name="a-second", uid="second")
+        return msgspec.structs.replace(objects, nodeclaims=(claim, msgspec.structs.replace(claim, metadata=second)))
+
+    world.cluster_state.lag_seconds, world.cluster_state.lie = 0, lie
+    before = world.state.cluster().head
+    provision(world.ports, clock=world.clock.now)
+    assert world.state.cluster().head == before
+
+
 def test_nodes_that_are_said_to_be_small_leave_no_more_room_within_the_limits() -> None:
     """It shows as many nodes as there are, each with next to no capacity; who stole the token rings as well."""
     world = fresh_world()

@@ -89,6 +89,16 @@ def test_what_is_launched_is_counted_once_wherever_an_invocation_dies(changes: i
     assert len(world.ec2.all_instances()) == 2
 
 
+def test_a_replacement_counts_with_what_was_launched_before() -> None:
+    world = world_with(max_nodes_per_hour=3)
+    world.deploy(POD, 2)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 2)
+    world.run(60)
+    world.interrupt_spot(instance_id(world.claims()[0].provider_id))
+    world.run(60)
+    assert launched(world) == len(world.ec2.all_instances()) == 3
+
+
 def test_replacements_count_and_are_held_back_like_any_node() -> None:
     world = world_with(max_nodes_per_hour=2)
     world.deploy(POD, 2)
