@@ -5,6 +5,7 @@
 # make bench-memory   how long each function takes with more or less memory, and what it costs (about ten minutes)
 # make bench-reading   what knowing a cluster costs: from the shipped state, from listed pages, object by object
 # make bench-hours   requests and bytes at the API server, and dollars, in a quiet and in a busy hour (half an hour)
+# make bench-planning   what provision itself needs beside 1,000 to 50,000 pods: processor time, memory, bytes to S3
 # make bench-scale   one pending pod → CreateFleet beside 1,000 and 10,000 pods of a real API server; ARGS="--sizes 5000/50000" for more
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
@@ -23,7 +24,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane forwarder-image bench campaign bench-cases bench-memory bench-following bench-planner bench-launch bench-reading bench-hours bench-scale bench-catalog probe-aws docs regions format clean
+.PHONY: demo test check setup controlplane forwarder-image bench campaign bench-cases bench-memory bench-following bench-planner bench-launch bench-reading bench-planning bench-hours bench-scale bench-catalog probe-aws docs regions format clean
 
 setup:
 	@tools/setup
@@ -70,6 +71,9 @@ bench-reading: setup
 
 bench-hours: controlplane
 	@$(BIN)/python -m bench.hours $(ARGS)
+
+bench-planning: setup
+	@$(BIN)/python -m bench.planning $(ARGS)
 
 bench-scale: controlplane
 	@$(BIN)/python -m bench.scale $(ARGS)

@@ -37,7 +37,7 @@ from spotwright.model.kubernetes.pod import Pod
 
 SIZES: Final = (1_000, 10_000, 50_000)
 PAGE_SIZE: Final = 500
-_TAKEN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+TAKEN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -68,8 +68,8 @@ def main() -> int:
 def _rows(pods: int, *, by_object: bool) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="spotwright-bench-") as name:
         folder = Path(name)
-        _write_pages(folder, pods)
-        _write_state(folder)
+        write_pages(folder, pods)
+        write_state(folder)
         state = _in_process("state", folder)
         for way in _WAYS if by_object else ("state", "pages"):
             found = state if way == "state" else _in_process(way, folder)
@@ -87,32 +87,43 @@ def _in_process(way: str, folder: Path) -> Measured:
 def _measure(read: Callable[[Path], object], folder: Path) -> Measured:
     # Linux alone: the peak of getrusage is at least that of the parent process.
     Path("/proc/self/clear_refs").write_text("5")
-    before, started = _megabytes("VmRSS"), time.process_time()
+    before, started = resident_megabytes("VmRSS"), time.process_time()
     result = read(folder)
-    seconds, peak = time.process_time() - started, _megabytes("VmHWM")
+    seconds, peak = time.process_time() - started, resident_megabytes("VmHWM")
     assert result
-    suffix = "state" if read is _read_state else "page"
+    suffix = "state" if read is read_state else "page"
     return Measured(seconds, peak - before, sum(file.stat().st_size for file in folder.glob(f"*.{suffix}")))
 
 
-def _megabytes(field: str) -> float:
+def resident_megabytes(field: str) -> float:
     """``VmRSS``: what the process has now; ``VmHWM``: what it had at most since the peak was cleared."""
     lines = Path("/proc/self/status").read_text().splitlines()
     (kilobytes,) = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
     return int(kilobytes) / 1024
 
 
-def _read_state(folder: Path) -> object:
-    head = decode_head((folder / "head").read_text(), cluster="main", now=_TAKEN)
+def read_state_head(folder: Path) -> ClusterStateHead:
+    return decode_head((folder / "head").read_text(), cluster="main", now=TAKEN)
+
+
+def read_state(folder: Path) -> object:
+    head = read_state_head(folder)
     return decode(head, (folder / "full.state").read_bytes())
 
 
-def _read_pages(folder: Path) -> tuple[tuple[Pod, ...], tuple[Node, ...]]:
-    pods, nodes = pod_decoder(), node_decoder()
-    return (
-        tuple(pod for content in _pages(folder, "pods") for pod in pods.page(content).items),
-        tuple(node for content in _pages(folder, "nodes") for node in nodes.page(content).items),
-    )
+def read_pages(folder: Path) -> tuple[tuple[Pod, ...], tuple[Node, ...]]:
+    return read_pods(folder), read_nodes(folder)
+
+
+def read_pods(folder: Path) -> tuple[Pod, ...]:
+    """As a planner reads them that lists for itself."""
+    pods = pod_decoder()
+    return tuple(pod for content in _pages(folder, "pods") for pod in pods.page(content).items)
+
+
+def read_nodes(folder: Path) -> tuple[Node, ...]:
+    nodes = node_decoder()
+    return tuple(node for content in _pages(folder, "nodes") for node in nodes.page(content).items)
 
 
 def _read_by_object(folder: Path) -> object:
@@ -123,8 +134,8 @@ def _read_by_object(folder: Path) -> object:
 
 
 _WAYS: Final[dict[str, Callable[[Path], object]]] = {
-    "state": _read_state,
-    "pages": _read_pages,
+    "state": read_state,
+    "pages": read_pages,
     "by object": _read_by_object,
 }
 
@@ -133,7 +144,7 @@ def _pages(folder: Path, kind: str) -> Iterator[bytes]:
     return (file.read_bytes() for file in sorted(folder.glob(f"{kind}-*.page")))
 
 
-def _write_pages(folder: Path, pods: int) -> None:
+def write_pages(folder: Path, pods: int) -> None:
     """The lists of an API server, in pages as it gives them."""
     _write_kind(folder, "pods", listed_pod, pods)
     _write_kind(folder, "nodes", listed_node, pods // PODS_PER_NODE)
@@ -146,15 +157,13 @@ def _write_kind(folder: Path, kind: str, make: Callable[[int], dict[str, Any]], 
         (folder / f"{kind}-{first:07}.page").write_bytes(msgspec.json.encode(page))
 
 
-def _write_state(folder: Path) -> None:
+def write_state(folder: Path) -> None:
     """The state of the same cluster, as the forwarder ships it."""
-    pods, nodes = _read_pages(folder)
-    kinds = {kind: KindState(str(10**9), _TAKEN) for kind in KIND_FIELDS}
+    pods, nodes = read_pages(folder)
+    kinds = {kind: KindState(str(10**9), TAKEN) for kind in KIND_FIELDS}
     objects = in_order(ClusterObjects(pods=pods, nodes=nodes))
-    full = encode_full(ClusterState(cluster="main", epoch=1, sequence=1, taken=_TAKEN, kinds=kinds, objects=objects))
-    head = ClusterStateHead(
-        cluster="main", epoch=1, sequence=1, taken=_TAKEN, kinds=kinds, full=state_key("main", full)
-    )
+    full = encode_full(ClusterState(cluster="main", epoch=1, sequence=1, taken=TAKEN, kinds=kinds, objects=objects))
+    head = ClusterStateHead(cluster="main", epoch=1, sequence=1, taken=TAKEN, kinds=kinds, full=state_key("main", full))
     (folder / "full.state").write_bytes(full)
     (folder / "head").write_text(encode_head(head))
 

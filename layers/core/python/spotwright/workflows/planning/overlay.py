@@ -194,6 +194,8 @@ def _with_waiting_pods(snapshot: Snapshot, contacted: datetime, cluster: Cluster
 
 def _with_pods_of(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]) -> Snapshot:
     """With the pods that run on these nodes now, and with the nodes where they are not shown."""
+    if not names:
+        return snapshot
     ordered = sorted(names)
     shown = {node.name for node in snapshot.nodes}
     joined = in_parallel(cluster.node, (name for name in ordered if name not in shown))
