@@ -10,7 +10,7 @@ from aws_lambda_powertools import Logger, Metrics
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
 from spotwright.log_metrics import count_log_lines
-from spotwright.workflows.lifecycle.workflow import DOORBELL_KINDS, lifecycle
+from spotwright.workflows.lifecycle.workflow import DOORBELL_KINDS, step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
@@ -34,10 +34,10 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
     )
 
 
-def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
+def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> dict[Doorbell, Exception]:
     metrics.add_dimension(name="cluster", value=cluster)
     try:
         seconds_left = partial(sqs_batch.seconds_left, context)
-        lifecycle(cluster_clients.ports(cluster), bells, now=datetime.now(UTC), seconds_left=seconds_left)
+        return step_doorbells(cluster_clients.ports(cluster), bells, now=datetime.now(UTC), seconds_left=seconds_left)
     finally:
         counter.flush_into(metrics)

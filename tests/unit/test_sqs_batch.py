@@ -64,6 +64,14 @@ def test_a_cluster_in_trouble_fails_its_own_messages_only() -> None:
     assert run(message(1), message(2, cluster="green"), message(3), work=work) == {"m1", "m3"}
 
 
+def test_an_object_that_always_fails_returns_its_own_messages_only() -> None:
+    def work(_: str, bells: tuple[Doorbell, ...]) -> dict[Doorbell, Exception]:
+        return {bell: ValueError("cannot be read") for bell in bells if bell.key == "poison"}
+
+    poison = {"key": "poison"}
+    assert run(message(1), message(2, **poison), message(3, key="x"), message(4, **poison), work=work) == {"m2", "m4"}
+
+
 def test_equal_doorbells_are_worked_off_once_and_star_is_every_cluster() -> None:
     seen: list[tuple[str, tuple[Doorbell, ...]]] = []
     run(message(1), message(2), message(3, cluster="*"), work=lambda *rung: seen.append(rung))

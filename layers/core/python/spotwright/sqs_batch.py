@@ -24,7 +24,8 @@ BEGIN_SECONDS: Final = 15
 # An invocation may have no metrics.
 warnings.filterwarnings("ignore", message="No application metrics to publish")
 
-type Work = Callable[[str, tuple[Doorbell, ...]], None]
+# Of a cluster with its doorbells; the answer is which of them failed, and why.
+type Work = Callable[[str, tuple[Doorbell, ...]], Mapping[Doorbell, Exception] | None]
 type BatchResponse = dict[str, list[dict[str, str]]]
 
 
@@ -62,8 +63,8 @@ def process_by_cluster(
 
     Clusters with few doorbells come first, so that a flood of one cluster holds up no other. Work on a further cluster
     is begun only with BEGIN_SECONDS left; otherwise its doorbells go to ``ring_again``, for another invocation. What is
-    not a doorbell for this function fails alone. When the work on a cluster fails, exactly its messages fail; they
-    return after the visibility timeout.
+    not a doorbell for this function fails alone. When the work on a cluster fails, exactly its messages fail, or those
+    of the doorbells that the work names; they return after the visibility timeout.
     """
     failed: set[str] = set()
     messages_by_cluster: dict[str, dict[Doorbell, set[str]]] = {}
@@ -80,11 +81,14 @@ def process_by_cluster(
     in_order = sorted(messages_by_cluster.items(), key=lambda item: len(item[1]))
     for number, (cluster, bells) in enumerate(in_order):
         is_late = number > 0 and seconds_left(context) < BEGIN_SECONDS
+        failures: Mapping[Doorbell, Exception] = {}
         try:
-            (ring_again if is_late else work)(cluster, tuple(bells))
+            failures = (ring_again if is_late else work)(cluster, tuple(bells)) or {}
+            for failure in failures.values():
+                raise failure
         except Exception as error:  # noqa: BLE001 the outermost loop: one cluster must not keep the others
             _report(cluster, error, logger, metrics)
-            failed.update(*bells.values())
+            failed.update(*(bells[bell] for bell in failures or bells))
         # Each cluster's metrics are written with its own dimension.
         if metrics.metric_set:
             metrics.flush_metrics()

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from spotwright.model import labels
@@ -10,7 +11,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.lifecycle.workflow import step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
 
 NO_TIMES = ("soon", "", "2026-01-01T00:00:00", "0001-01-01T00:00:00+14:00", "1767225600")
@@ -71,6 +72,7 @@ def test_an_unforeseen_error_of_one_claim_does_not_keep_the_others(world: World)
 
     world.ec2.instance = instance  # type: ignore[method-assign]
     bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in claims]
-    with pytest.raises(ValueError, match="a defect"):
-        lifecycle(world.ports, bells, now=world.clock.now())
+    again = msgspec.structs.replace(bells[0], epoch=3)
+    failures = step_doorbells(world.ports, [*bells, again], now=world.clock.now())
+    assert {bell: str(failure) for bell, failure in failures.items()} == {bells[0]: "a defect", again: "a defect"}
     assert len({effect.subject for effect in world.effects.select("cluster", "evict")}) == 2

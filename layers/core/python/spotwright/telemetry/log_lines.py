@@ -240,9 +240,11 @@ STEP_FAILED: Final = LogLine(
     remedy="If it lasts, the error code says which call fails and why.",
 )
 DOORBELL_FAILED: Final = LogLine(
-    _WARNING, "failed to handle doorbell, will retry", ("kind", "key", "code"),
-    when="The work that a doorbell asks for failed; its message returns to the queue.",
-    remedy="If it lasts, the error code says which call fails and why.",
+    _WARNING, "failed to handle doorbell, will retry", ("kind", "key", "code", "error"),
+    when="The work that a doorbell asks for failed; its message returns to the queue, those beside it do not. After"
+    " five attempts it is in the dead-letter queue; the sweep rings for the object again as long as work is left.",
+    remedy="If it lasts, `kind` and `key` name the object, and the error says which call fails, or what is wrong"
+    " with the object.",
 )
 POSTPONED_DOORBELLS: Final = LogLine(
     _WARNING, "time ran out, remaining doorbells are handled in the next invocation", ("doorbells",),

@@ -26,6 +26,8 @@ DOORBELL_KINDS: Final = (
     "decision", "launch", "claim", "claim-instance", "node", "notice", "command", "nodepools", "drift", "instance",
     "nomination",
 )  # fmt: skip
+# Of an error in a log line: it may quote a whole object.
+_SHOWN_CHARACTERS: Final = 500
 # Lower numbers first. Orphaned instances come last: little time passes between their check and their termination.
 _URGENCY: Final = {"decision": 1, "launch": 2, "command": 3, "instance": 10}
 
@@ -33,38 +35,66 @@ _URGENCY: Final = {"decision": 1, "launch": 2, "command": 3, "instance": 10}
 def lifecycle(
     ports: LifecyclePorts, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft = None
 ) -> None:
+    """``step_doorbells``, which raises the first failure at the end."""
+    for failure in step_doorbells(ports, bells, now=now, seconds_left=seconds_left).values():
+        raise failure
+
+
+def step_doorbells(
+    ports: LifecyclePorts, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft = None
+) -> dict[Doorbell, Exception]:
     """Handle the doorbells of one cluster, urgent ones first, each object once; then terminate instances together.
 
     All notices are handled together, before anything else. A doorbell for which there is no time is rung again. One
-    that fails does not keep the others; the first failure is raised at the end, so that messages return.
+    that fails does not keep the others: the answer is which failed, and why.
     """
-    failures: list[Exception] = []
+    rung = tuple(bells)
+    failures: dict[tuple[str, str], Exception] = {}
     to_terminate: list[InstanceTermination] = []
-    distinct = _distinct(bells)
+    terminating: list[Doorbell] = []
+    distinct = _distinct(rung)
     notices = [bell for bell in distinct if bell.kind == "notice"]
     if notices:
-        # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.
-        from spotwright.workflows.lifecycle import interruptions
-
-        interruptions.step_notices(ports, {bell.key for bell in notices}, now=now, seconds_left=seconds_left)
+        failures |= _step_notices(ports, notices, now=now, seconds_left=seconds_left)
     waiting = [bell for bell in distinct if bell.kind != "notice"]
     for number, bell in enumerate(waiting):
         if seconds_left is not None and seconds_left() < LAST_SECONDS:
             _postpone(ports, waiting[number:])
             break
         try:
+            before = len(to_terminate)
             handle_doorbell(ports, bell, to_terminate, now=now, seconds_left=seconds_left)
+            terminating += [bell] if len(to_terminate) > before else []
         except Exception as failure:  # noqa: BLE001 the loop over objects: one object must not keep the others
-            log_line(log, log_lines.DOORBELL_FAILED, kind=bell.kind, key=bell.key, code=error_code(failure))
-            failures.append(failure)
+            _log_failure(bell.kind, bell.key, failure)
+            failures[bell.kind, bell.key] = failure
     try:
         terminate_all(ports, to_terminate, now)
     except ApiError as failure:
-        ids = ", ".join(termination.instance.id for termination in to_terminate)
-        log_line(log, log_lines.DOORBELL_FAILED, kind="termination", key=ids, code=failure.code)
-        failures.append(failure)
-    if failures:
-        raise failures[0]
+        _log_failure("termination", ", ".join(termination.instance.id for termination in to_terminate), failure)
+        failures |= {(bell.kind, bell.key): failure for bell in terminating}
+    # In the order in which they failed; doorbells of an object that differ in their number fail together.
+    return {bell: failure for key, failure in failures.items() for bell in rung if (bell.kind, bell.key) == key}
+
+
+def _step_notices(
+    ports: LifecyclePorts, bells: list[Doorbell], *, now: datetime, seconds_left: SecondsLeft
+) -> dict[tuple[str, str], Exception]:
+    """All notices together, which fail together."""
+    # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.
+    from spotwright.workflows.lifecycle import interruptions
+
+    try:
+        interruptions.step_notices(ports, {bell.key for bell in bells}, now=now, seconds_left=seconds_left)
+    except Exception as failure:  # noqa: BLE001 notices must not keep claims and launches
+        _log_failure("notice", ", ".join(bell.key for bell in bells), failure)
+        return {(bell.kind, bell.key): failure for bell in bells}
+    return {}
+
+
+def _log_failure(kind: str, key: str, failure: Exception) -> None:
+    error = str(failure)[:_SHOWN_CHARACTERS]
+    log_line(log, log_lines.DOORBELL_FAILED, kind=kind, key=key, code=error_code(failure), error=error)
 
 
 def _postpone(ports: LifecyclePorts, bells: Iterable[Doorbell]) -> None:
