@@ -19,6 +19,7 @@ from forwarder.kinds import WATCHED_KINDS, WatchedKind
 from forwarder.loop import Loop, Update
 from forwarder.metrics import ClusterCollector, families, state_figures
 from forwarder.object_cache import ObjectCache
+from forwarder.outgoing import SendJobs
 from forwarder.scalable_watchers import ScalableWatchers
 from forwarder.sender import DoorbellSender, write_heartbeat
 from forwarder.settings import ForwarderSettings, settings
@@ -34,7 +35,7 @@ from spotwright.errors import InvalidRequest
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 
-# A loop without a turn for this long is stuck: longer than any send with all its attempts.
+# A loop without a turn for this long is stuck; what takes long is done in threads of its own.
 STUCK_SECONDS = 120.0
 
 logger = logging.getLogger("forwarder")
@@ -99,13 +100,13 @@ def _loop(forwarder_settings: ForwarderSettings, updates: SimpleQueue[Update], s
         now = 0.0 if leaving else time.time()
         write_heartbeat(dynamodb, table=table.name, cluster=cluster, now=now, epoch=epoch, sequence=sequence)
 
+    shipping = StateShipping(cache, jobs, cluster=cluster, epoch=epoch, wall=lambda: datetime.now(UTC))
     return Loop(
         updates=updates,
         cache=cache,
-        shipping=StateShipping(cache, jobs, cluster=cluster, epoch=epoch, wall=lambda: datetime.now(UTC)),
+        shipping=shipping,
         window=BatchWindow(forwarder_settings.batch_idle_seconds, forwarder_settings.batch_max_seconds),
-        send=sender.send,
-        beat=beat,
+        jobs=SendJobs(send=sender.send, beat=beat, sequence=lambda: shipping.sequence, report=updates.put),
         watch_scalables=scalables.watch,
     )
 

@@ -1,10 +1,12 @@
 """The forwarder's loop: updates of watches in, doorbells out, a heartbeat while both work."""
 
+import contextlib
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -23,11 +25,11 @@ from forwarder.batching import (
 from forwarder.capacity_buffers import CAPACITY_BUFFER
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.object_cache import ObjectCache
+from forwarder.outgoing import DoorbellJobs, HeartbeatResult, Outgoing, SendResult
 from forwarder.pods_doorbell import PodsDoorbell
 from forwarder.state_jobs import FullBodyResult, StateResult
 from forwarder.state_shipping import StateShipping
 from forwarder.watcher import WatchUpdate
-from spotwright.errors import ApiError
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 
@@ -35,14 +37,22 @@ from spotwright.telemetry.emit import log_line
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 POD_EVENT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 10.0
-# Doorbells that could not be sent are tried again after this long.
-RESEND_SECONDS = 5.0
+# A queue that has not answered for this long counts as one that does not work.
+ANSWER_SECONDS = 10.0
+# When the forwarder stops, it waits this long for its last doorbells and its last heartbeat.
+LEAVING_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 1.0
 UPDATES_AT_ONCE = 1000
 
 logger = logging.getLogger("forwarder")
 
-type Update = WatchUpdate | FullBodyResult | StateResult
+type Update = WatchUpdate | FullBodyResult | StateResult | SendResult | HeartbeatResult
+
+
+class OutgoingJobs(DoorbellJobs, Protocol):
+    """What the loop uses of SendJobs; results come as updates."""
+
+    def beat(self, *, leaving: bool) -> None: ...
 
 
 class Counters(msgspec.Struct):
@@ -55,10 +65,7 @@ class Counters(msgspec.Struct):
 
 
 class Loop:
-    """``clock``: monotonic seconds. ``send`` returns what could not be sent. ``beat`` writes a heartbeat, with True the
-    last one, which names the newest cluster state, and may raise ApiError. ``watch_scalables`` is told what
-    CapacityBuffers refer to: kinds and namespaces.
-    """
+    """``clock``: monotonic seconds. ``watch_scalables`` is told what CapacityBuffers refer to: kinds and namespaces."""
 
     def __init__(
         self,
@@ -67,8 +74,7 @@ class Loop:
         cache: ObjectCache,
         shipping: StateShipping,
         window: BatchWindow,
-        send: Callable[[frozenset[QueuedDoorbell]], frozenset[QueuedDoorbell]],
-        beat: Callable[[bool, int], None],
+        jobs: OutgoingJobs,
         watch_scalables: Callable[[frozenset[tuple[str, str]]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,22 +82,31 @@ class Loop:
         self.shipping = shipping
         self.updates = updates
         self.counters = Counters()
-        self._send, self._beat, self._clock = send, beat, clock
+        self.outgoing = Outgoing(jobs)
+        self._jobs, self._clock = jobs, clock
         self._watch_scalables = watch_scalables
         self.pods = PodsDoorbell(cache, shipping, window)
         self._others: Batch = EMPTY
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
-        self._resend: frozenset[QueuedDoorbell] = frozenset()
-        self._resend_at = NEVER
         self._beat_at = -NEVER
+        self._is_beating = False
 
     def run(self, stopping: threading.Event) -> None:
         """Until ``stopping``; then collected doorbells are sent."""
         while not stopping.is_set():
             self.run_once()
+        until = self._clock() + LEAVING_SECONDS
         self._drain(NEVER)
+        self._await(lambda: self.outgoing.is_empty and not self._is_beating, until)
         # From now on the sweep polls, without waiting for heartbeats to be missed.
         self._write_heartbeat(leaving=True)
+        self._await(lambda: not self._is_beating, until + LEAVING_SECONDS)
+
+    def _await(self, is_done: Callable[[], bool], until: float) -> None:
+        """Apply updates until it is so, or the time is over."""
+        while not is_done() and self._clock() < until:
+            with contextlib.suppress(queue.Empty):
+                self._apply(self.updates.get(timeout=LONGEST_WAIT_SECONDS))
 
     def run_once(self) -> None:
         """Wait for updates until something is due at the latest, apply them, and send what is due."""
@@ -100,10 +115,14 @@ class Loop:
         self.shipping.write_what_is_due(now)
         self._drain(now)
         # Without a synced cache, or while sending fails, there is no heartbeat, so that the sweep polls.
-        if now >= self._beat_at and self.cache.is_synced(now) and not self._resend:
+        if now >= self._beat_at and self.cache.is_synced(now) and self._is_sending_well(now) and not self._is_beating:
             self._beat_at = now + HEARTBEAT_SECONDS
             self._write_heartbeat(leaving=False)
         self.counters.last_turn_at = now
+
+    def _is_sending_well(self, now: float) -> bool:
+        since = self.outgoing.sending_since
+        return not self.outgoing.is_failing and (since is None or now - since < ANSWER_SECONDS)
 
     def _receive(self) -> None:
         wait = min(LONGEST_WAIT_SECONDS, max(0.0, self._next() - self._clock()))
@@ -123,6 +142,11 @@ class Loop:
                 self.shipping.take_state(update, now)
                 if update.changes_bytes is None:
                     self.pods.stop_waiting()
+            case SendResult():
+                self._take_sent(update, now)
+            case HeartbeatResult():
+                self._is_beating = False
+                self.counters.heartbeats += update.written
             case _:
                 self._apply_objects(update, now)
 
@@ -141,49 +165,44 @@ class Loop:
             self.shipping.next_at(),
             due_at(self._others, OTHER_WINDOW),
             next_due_at(self._pod_events),
-            self._resend_at,
+            self.outgoing.resend_at,
         )
 
     def _drain(self, now: float) -> None:
         """Send what is due by ``now``."""
         due: frozenset[QueuedDoorbell] = frozenset()
+        heartbeat_first = False
         waited = self.pods.take(now)
         if waited is not None:
             due |= {PODS}
-            self._tell_late(waited, now)
+            heartbeat_first = self._is_to_tell_late(waited, now)
         if due_at(self._others, OTHER_WINDOW) <= now:
             due, self._others = due | self._others.doorbells, EMPTY
-        if now >= self._resend_at:
-            due, self._resend, self._resend_at = due | self._resend, frozenset(), NEVER
+        self.outgoing.retry(now)
         nodes, self._pod_events = take_due_keys(self._pod_events, now)
-        self._ring(due | {QueuedDoorbell("lifecycle", "node", node) for node in nodes})
+        due |= {QueuedDoorbell("lifecycle", "node", node) for node in nodes}
+        if due:
+            self.outgoing.add(due, self._clock(), heartbeat_first=heartbeat_first)
 
-    def _tell_late(self, seconds: float, now: float) -> None:
-        """A heartbeat with the number of a state that is not written yet: planners list for themselves.
+    def _is_to_tell_late(self, seconds: float, now: float) -> bool:
+        """Whether a heartbeat must say the number of a state that is not written yet: planners list for themselves.
 
         While a kind is not in sync there is none, here as ever: it would say that the last state is the newest.
         """
         if seconds:
             log_line(logger, log_lines.CLUSTER_STATE_LATE, seconds=round(seconds, 3))
-            if self.cache.is_synced(now):
-                self._write_heartbeat(leaving=False)
+        return bool(seconds) and self.cache.is_synced(now)
 
-    def _ring(self, bells: frozenset[QueuedDoorbell]) -> None:
-        if not bells:
-            return
-        failed = self._send(bells)
-        for bell in bells - failed:
-            self.counters.sent[bell.queue] = self.counters.sent.get(bell.queue, 0) + 1
-        if failed:
-            self.counters.failed += len(failed)
-            self._resend |= failed
-            self._resend_at = self._clock() + RESEND_SECONDS
-        sent = [f"{doorbell.kind} {doorbell.key}".strip() for doorbell in sorted(bells - failed)]
-        log_line(logger, log_lines.SENT_DOORBELLS, doorbells=sent)
+    def _take_sent(self, result: SendResult, now: float) -> None:
+        sent = sorted(result.doorbells - result.failed)
+        for doorbell in sent:
+            self.counters.sent[doorbell.queue] = self.counters.sent.get(doorbell.queue, 0) + 1
+        self.counters.failed += len(result.failed)
+        self.counters.heartbeats += result.heartbeat_written
+        log_line(logger, log_lines.SENT_DOORBELLS, doorbells=[f"{bell.kind} {bell.key}".strip() for bell in sent])
+        if self.outgoing.take(result, now):
+            self._others = add_to_batch(self._others, self.cache.doorbells_of_all(), now)
 
     def _write_heartbeat(self, *, leaving: bool) -> None:
-        try:
-            self._beat(leaving, self.shipping.sequence)
-            self.counters.heartbeats += 1
-        except ApiError as failure:
-            log_line(logger, log_lines.HEARTBEAT_FAILED, error=str(failure))
+        self._is_beating = True
+        self._jobs.beat(leaving=leaving)

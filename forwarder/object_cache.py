@@ -65,7 +65,7 @@ class ObjectCache:
         if self._started:
             return rung
         self._started = all(contact.at > NEVER_CONTACTED for contact in self._contacts.values())
-        return CacheUpdate(self._doorbells_at_start()) if self._started else CacheUpdate()
+        return CacheUpdate(self.doorbells_of_all()) if self._started else CacheUpdate()
 
     def has_pending_pods(self) -> bool:
         """Whether a pod is unschedulable; False before every kind was listed once."""
@@ -97,7 +97,8 @@ class ObjectCache:
         known = before > NEVER_CONTACTED and not isinstance(update, ListedPage)
         return now if known or isinstance(update, ListEnd) else before
 
-    def _doorbells_at_start(self) -> frozenset[QueuedDoorbell]:
+    def doorbells_of_all(self) -> frozenset[QueuedDoorbell]:
+        """For all objects whose changes may have been missed."""
         return doorbells_at_start(self._objects) | frozenset({PODS} if self.buffers.uids() else ())
 
     def _rung(self, update: WatchUpdate) -> CacheUpdate:

@@ -1,13 +1,12 @@
 """Writes bodies and heads of the cluster state in threads of their own, so that no doorbell waits for S3."""
 
 import logging
-import threading
 from collections.abc import Callable
 from datetime import datetime
-from queue import SimpleQueue
 
 import msgspec
 
+from forwarder.workers import start_worker
 from spotwright.adapters.aws.cluster_states import ClusterStateWriter
 from spotwright.adapters.cluster_state.bodies import encode_changes, encode_full, key_digest
 from spotwright.errors import ApiError
@@ -71,8 +70,8 @@ class StateJobs:
         report: Callable[[FullBodyResult | StateResult], None],
     ) -> None:
         self._writer, self._cluster, self._epoch, self._report = writer, cluster, epoch, report
-        self._full = _start_worker("cluster-state-full-body")
-        self._state = _start_worker("cluster-state")
+        self._full = start_worker("cluster-state-full-body")
+        self._state = start_worker("cluster-state")
 
     def write_full(self, state: ClusterState) -> None:
         """Store a body with all objects; reports a FullBodyResult."""
@@ -116,15 +115,3 @@ def _attempt[Result](job: Callable[[], Result]) -> Result | None:
     except Exception:  # noqa: BLE001 whatever it is, the next attempt may succeed
         log_line(logger, log_lines.CLUSTER_STATE_FAILED)
     return None
-
-
-def _start_worker(name: str) -> SimpleQueue[Callable[[], None]]:
-    """A thread that does what is put into the queue."""
-    jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-
-    def work() -> None:
-        while True:
-            jobs.get()()
-
-    threading.Thread(target=work, name=name, daemon=True).start()
-    return jobs

@@ -12,13 +12,13 @@ import pytest
 from forwarder.batching import BatchWindow
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.kinds import WATCHED_KINDS, ClusterObject, decode_manifest
-from forwarder.loop import HEARTBEAT_SECONDS, POD_EVENT_SECONDS, RESEND_SECONDS, Loop, Update
+from forwarder.loop import ANSWER_SECONDS, HEARTBEAT_SECONDS, POD_EVENT_SECONDS, Loop, Update
 from forwarder.object_cache import STALE_SECONDS, ObjectCache
+from forwarder.outgoing import RESEND_SECONDS, HeartbeatResult, SendResult
 from forwarder.pods_doorbell import REPEAT_SECONDS
 from forwarder.state_jobs import FullBody, FullBodyResult, StateResult, StateToWrite
 from forwarder.state_shipping import OLDEST_FULL_SECONDS, PERIOD_SECONDS, WAIT_SECONDS, StateShipping
 from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate
-from spotwright.errors import Unavailable
 from spotwright.model.cluster_state import ClusterObjects, ClusterState
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
@@ -62,6 +62,8 @@ class Scene:
 
     now: float = 1000.0
     refuse: bool = False
+    hang: bool = False
+    hanging: list[SendResult] = field(default_factory=list)
     beats: int = 0
     broken_table: bool = False
     left: bool = False
@@ -72,31 +74,45 @@ class Scene:
     def __post_init__(self) -> None:
         updates: SimpleQueue[Update] = SimpleQueue()
         self.writes, cache = Writes(updates), ObjectCache()
+        self.shipping = shipping = StateShipping(
+            cache, self.writes, cluster="c", epoch=7, wall=lambda: datetime.fromtimestamp(self.now, UTC)
+        )
         self.loop = Loop(
             updates=updates,
             cache=cache,
-            shipping=StateShipping(
-                cache, self.writes, cluster="c", epoch=7, wall=lambda: datetime.fromtimestamp(self.now, UTC)
-            ),
+            shipping=shipping,
             window=BatchWindow(1.0, 10.0),
-            send=self.send,
-            beat=self.beat,
+            jobs=self,
             watch_scalables=self.scalables.append,
             clock=lambda: self.now,
         )
 
-    def send(self, bells: frozenset[QueuedDoorbell]) -> frozenset[QueuedDoorbell]:
-        if self.refuse:
-            return bells
-        self.sent.append((self.now, bells))
-        return frozenset()
+    def send(self, bells: frozenset[QueuedDoorbell], *, heartbeat_first: bool) -> None:
+        """As SendJobs, at once; or, while queues hang, when they ``answer``."""
+        written = heartbeat_first and self._beat(leaving=False)
+        result = SendResult(bells, bells if self.refuse else frozenset(), written)
+        if not self.refuse:
+            self.sent.append((self.now, bells))
+        if self.hang:
+            self.hanging.append(result)
+        else:
+            self.loop.updates.put(result)
 
-    def beat(self, leaving: bool, sequence: int) -> None:
+    def answer(self) -> None:
+        self.hang = False
+        while self.hanging:
+            self.loop.updates.put(self.hanging.pop(0))
+
+    def beat(self, *, leaving: bool) -> None:
+        self.loop.updates.put(HeartbeatResult(self._beat(leaving=leaving)))
+
+    def _beat(self, *, leaving: bool) -> bool:
         if self.broken_table:
-            raise Unavailable("table")
+            return False
         self.beats += 1
-        self.sequences.append((self.now, sequence))
+        self.sequences.append((self.now, self.shipping.sequence))
         self.left = leaving
+        return True
 
     def start(self, **known: ClusterObject) -> "Scene":
         for kind in WATCHED_KINDS:
@@ -231,6 +247,82 @@ def test_doorbells_that_no_queue_takes_are_tried_again_and_stop_the_heartbeat() 
     assert scene.rang() == [NODE]
     scene.pass_time(HEARTBEAT_SECONDS)
     assert scene.beats > beats
+
+
+TEN_MINUTES = 600
+
+
+def node(number: int) -> ObjectChange:
+    """A node that lifecycle has something to do for."""
+    return change("Node", f"uid-{number}", decoded("Node", objects.node(f"n-{number}", ready=False)))
+
+
+def rung_nodes(scene: Scene) -> set[str]:
+    return {bell.key for bell in scene.rang() if bell.kind == "node"}
+
+
+def test_no_doorbell_is_lost_while_queues_refuse_for_ten_minutes() -> None:
+    scene = Scene().start()
+    scene.refuse = True
+    for number in range(TEN_MINUTES // 10):
+        scene.tell(node(number), waiting(f"p-{number}"))
+        scene.pass_time(10)
+    scene.beats = 0
+    scene.pass_time(2 * HEARTBEAT_SECONDS)
+    assert (scene.rang(), scene.beats) == ([], 0)
+    scene.refuse = False
+    scene.pass_time(RESEND_SECONDS + HEARTBEAT_SECONDS)
+    assert rung_nodes(scene) == {f"n-{number}" for number in range(TEN_MINUTES // 10)}
+    assert PODS in scene.rang()
+    assert scene.beats
+
+
+def test_updates_are_taken_while_a_queue_does_not_answer() -> None:
+    """One attempt is under way, what comes meanwhile follows it, and the sweep polls since there is no heartbeat."""
+    scene = Scene().start()
+    scene.hang = True
+    scene.tell(node(0))
+    for number in range(1, TEN_MINUTES // 10):
+        scene.pass_time(10)
+        scene.tell(node(number))
+    assert len(scene.loop.cache.nodes()) == TEN_MINUTES // 10
+    assert scene.loop.counters.last_turn_at == scene.now
+    assert rung_nodes(scene) == {"n-0"}
+    beats = scene.beats
+    scene.pass_time(2 * ANSWER_SECONDS)
+    assert scene.beats == beats
+    scene.answer()
+    scene.pass_time(HEARTBEAT_SECONDS + 1)
+    assert rung_nodes(scene) == {f"n-{number}" for number in range(TEN_MINUTES // 10)}
+    assert scene.beats > beats
+
+
+def test_what_exceeds_the_memory_for_doorbells_rings_as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes come and go while no queue answers: those that are there in the end ring."""
+    monkeypatch.setattr("forwarder.outgoing.MAXIMUM_KEPT", 20)
+    scene = Scene().start()
+    scene.refuse = True
+    for number in range(50):
+        gone = [change("Node", f"uid-{number - 10}", None)] if number >= 10 else []
+        scene.tell(node(number), *gone)
+        scene.pass_time(1)
+        assert scene.loop.outgoing.kept <= 20
+    scene.refuse = False
+    scene.pass_time(3 * RESEND_SECONDS)
+    assert rung_nodes(scene) >= {f"n-{number}" for number in range(40, 50)}
+
+
+def test_doorbells_for_pods_are_not_behind_many_others() -> None:
+    scene = Scene().start()
+    scene.hang = True
+    scene.tell(node(0))
+    scene.pass_time(1)
+    scene.tell(*(node(number) for number in range(1, 1000)), waiting())
+    scene.pass_time(5)
+    scene.answer()
+    scene.pass_time(1)
+    assert PODS in scene.sent[1][1]
+    assert len(rung_nodes(scene)) == 1000
 
 
 def test_the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table() -> None:
