@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from spotwright.cli import main
 
@@ -231,6 +232,36 @@ kind: Job
 metadata: {name: train}
 spec: {minAvailable: 3}
 """
+
+
+@pytest.mark.parametrize(
+    ("invalid", "why"),
+    [
+        (
+            "spec:\n  disruption: {consolidateAfter: 1m, budgets: [{nodes: 10%, schedule: 61 * * * *, duration: 1h}]}",
+            "spec.disruption.budgets[0]: schedule: minute '61': must lie within 0 and 59, the first not after the last",
+        ),
+        (
+            "spec:\n  template:\n    metadata: {labels: {a/b/c: d}}",
+            "spec.template.metadata.labels[a/b/c]: 'a/b/c' is not a qualified name (an optional DNS prefix and /, then"
+            " at most 63 characters)",
+        ),
+        (
+            "taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]",
+            "spec.template.spec: taint a:NoSchedule is given twice (taints and startupTaints)",
+        ),
+    ],
+)
+def test_a_nodepool_that_the_cluster_holds_not_ready_makes_no_nodes(plan: Any, invalid: str, why: str) -> None:
+    pool = yaml.safe_load(POOL)
+    changed = yaml.safe_load(invalid)
+    spec = changed.pop("spec", {})
+    pool["spec"]["template"] |= spec.pop("template", {})
+    pool["spec"]["template"]["spec"] |= changed
+    pool["spec"] |= spec
+    code, shown = plan(yaml.safe_dump(pool) + "---" + DEPLOYMENT)
+    assert code == 0
+    assert f"    NodePool default: it is not Ready: {why}\n" in shown
 
 
 OPERATED = """

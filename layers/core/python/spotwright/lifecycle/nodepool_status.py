@@ -111,6 +111,13 @@ def _validation_errors(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
         yield pool.read_error
     if pool.replicas is not None and STATIC_CAPACITY not in gates:
         yield f"field spec.replicas (a static pool) needs the feature gate {STATIC_CAPACITY}, which is off"
+    yield from template_errors(pool)
+    for selector in pool.requirements:
+        yield from _capacity_type_errors(selector)
+
+
+def template_errors(pool: NodePool) -> Iterator[str]:
+    """Labels, requirements and taints of which no node could be made, each with its field."""
     for key, value in sorted(pool.labels.items()):
         yield from _label_errors(f"spec.template.metadata.labels[{key}]", key, (value,))
     for selector in pool.requirements:
@@ -139,6 +146,10 @@ def _requirement_errors(selector: NodeSelectorRequirement) -> Iterator[str]:
         return
     numeric = selector.operator in (Operator.GT, Operator.LT, Operator.GTE, Operator.LTE)
     yield from _label_errors(where, selector.key, () if numeric else selector.values)
+
+
+def _capacity_type_errors(selector: NodeSelectorRequirement) -> Iterator[str]:
+    where = f"spec.template.spec.requirements[{selector.key}]"
     if labels.normalize(selector.key) == labels.CAPACITY_TYPE and selector.operator == Operator.IN:
         recognized = _CAPACITY_TYPES.intersection(selector.values)
         least = max(1, selector.min_values or 0)

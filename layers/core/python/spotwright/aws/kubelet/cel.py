@@ -38,7 +38,11 @@ _LITERALS: Final = {"true": True, "false": False}
 
 def evaluate(text: str, variables: Variables) -> int:
     """The result as an integer, a double cut towards zero; raises ExpressionError."""
-    value = _parse(text)(variables)
+    node = _parse(text)
+    try:
+        value = node(variables)
+    except ExpressionError as error:
+        raise ExpressionError(f"{quote(text)}: {error}") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ExpressionError(f"{quote(text)}: the result must be a number, found {cel_values.type_name(value)}")
     if not math.isfinite(value):

@@ -177,6 +177,7 @@ def _read_inputs(
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import deduplicate, read_documents
     from spotwright.cli.inputs.feature_gates import drop_gated_objects
+    from spotwright.cli.inputs.invalid_nodepools import close_invalid_nodepools
     from spotwright.cli.inputs.manifest_snapshot import apply_manifests, decode_snapshot
     from spotwright.cli.inputs.validation.check import Strictness, check_documents
 
@@ -185,6 +186,8 @@ def _read_inputs(
     documents, replaced = deduplicate(documents)
     documents, scaled = apply_autoscalers(documents)
     snapshot = decode_snapshot(documents, feature_gates)
+    # The NodePools of a case file are as the case says.
+    snapshot = snapshot if documents.has_case else close_invalid_nodepools(snapshot)
     if live:
         snapshot = apply_manifests(live.snapshot, snapshot)
     # A case file's objects count whatever the gates are.

@@ -37,8 +37,8 @@ def _similar_label(value: Any) -> str:
     """The well-known label that was probably meant by a key, or by a key of labels."""
     keys = [value] if isinstance(value, str) else list(value) if isinstance(value, dict) else []
     for key in keys:
-        if "/" in key and key not in labels.WELL_KNOWN:
-            similar = nearest(key, labels.WELL_KNOWN)
+        if "/" in key and key not in labels.WELL_KNOWN and key != labels.HOSTNAME:
+            similar = nearest(key, labels.WELL_KNOWN - {labels.NODEPOOL})
             return f", did you mean {similar}?" if similar else ""
     return ""
 
