@@ -16,7 +16,7 @@ import msgspec
 
 from spotwright.disruption import interruption
 from spotwright.lifecycle import nodepool_status
-from spotwright.model import resources
+from spotwright.model import quantity, resources
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
@@ -156,10 +156,9 @@ def _check_usage(snapshot: Snapshot) -> None:
             )
         for name in () if on_the_way[pool.name] else sorted(pool.limits.keys() & pool.resources.keys()):
             if shown.get(name, 0) < pool.resources[name]:
-                counts = resources.text({name: shown.get(name, 0)}), resources.text({name: pool.resources[name]})
+                seen, counted = quantity.texts(name, (shown.get(name, 0), pool.resources[name]))
                 raise BehindError(
-                    f"it shows {counts[0][name]} of {name} in NodePool {pool.name}, whose status counts"
-                    f" {counts[1][name]}",
+                    f"it shows {seen} of {name} in NodePool {pool.name}, whose status counts {counted}",
                     code="ShowsLess",
                 )
 
