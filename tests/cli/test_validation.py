@@ -264,6 +264,19 @@ def test_a_nodepool_that_the_cluster_holds_not_ready_makes_no_nodes(plan: Any, i
     assert f"    NodePool default: it is not Ready: {why}\n" in shown
 
 
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ("{name: old, labels: 3}", "metadata.labels: 3 is not an object with fields"),
+        ("{name: old, annotations: {a: 1}}", "metadata.annotations.a: 1 is not text (quote it)"),
+        ("{name: old, lables: {a: b}}", "metadata.lables: unknown field, did you mean labels?"),
+    ],
+)
+def test_metadata_of_objects_before_v1_is_checked_too(plan: Any, metadata: str, why: str) -> None:
+    code, said = plan(f"apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {metadata}\nspec: {{}}\n")
+    assert (code, said) == (2, f"stdin:3: Provisioner old: {why}")
+
+
 OPERATED = """
 apiVersion: clickhouse.com/v1alpha1
 kind: KeeperCluster

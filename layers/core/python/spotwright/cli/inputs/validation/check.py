@@ -116,6 +116,11 @@ def _object_problems(content: Json, validator: KubernetesValidator) -> Problems:
             from spotwright.cli.inputs.validation.karpenter import karpenter_problems
 
             yield from karpenter_problems(content, validator)
+        case Api.BEFORE_V1:
+            # The conversion finds what is wrong with the rest.
+            from spotwright.cli.inputs.validation.karpenter import karpenter_metadata_problems
+
+            yield from karpenter_metadata_problems(content, validator)
 
 
 def _notes(others: list[Document]) -> Iterator[str]:

@@ -31,10 +31,15 @@ _METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 def karpenter_problems(content: Json, kubernetes: KubernetesValidator) -> Problems:
     """What is wrong with an object."""
-    kind = str(content["kind"])
+    yield from karpenter_metadata_problems(content, kubernetes)
+    schema = _schema(str(content["kind"]))
+    yield from map(_with_advice, SchemaValidator({}, {}, broken_rules).problems(content, schema, ()))
+
+
+def karpenter_metadata_problems(content: Json, kubernetes: KubernetesValidator) -> Problems:
+    """What is wrong with the metadata of an object, of any version."""
     yield from metadata_problems(content, names.dns_subdomain)
     yield from kubernetes.part_problems(content["metadata"], _METADATA, ("metadata",))
-    yield from map(_with_advice, SchemaValidator({}, {}, broken_rules).problems(content, _schema(kind), ()))
 
 
 def limit_remarks(content: Json) -> Problems:
