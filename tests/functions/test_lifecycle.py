@@ -17,7 +17,9 @@ from spotwright.simulation.world import World
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Metric
 from spotwright.telemetry.tables import metric_rows
+from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import LaunchRow
 from spotwright.workflows.provision.workflow import provision
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
@@ -54,6 +56,16 @@ def test_every_line_that_counts_is_counted(world: World, capsys: pytest.CaptureF
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     (values,) = [line[metric.name] for line in lines if metric.name in line]
     assert sum(values) == len(metric.counted) * (3 if metric.counted_field else 1)
+
+
+def test_what_there_is_no_time_for_is_rung_for_again_and_left_alone(world: World) -> None:
+    """An invocation that is cut off in the middle of a step would hold its messages back for minutes."""
+    commit(world)
+    bells = [Doorbell(world.cluster.name, "claim", "a"), Doorbell(world.cluster.name, "decision")]
+    seconds = iter([20.0, 9.0])
+    lifecycle(world.ports, bells, now=world.clock.now(), seconds_left=lambda: next(seconds, 9.0))
+    assert world.ec2.live_instances(), "the decision came first"
+    assert "a" in {message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "claim")}
 
 
 def test_a_malformed_and_a_foreign_message_fail_alone(world: World) -> None:
