@@ -45,6 +45,20 @@ def test_a_deleted_node_whose_doorbell_was_lost_goes_with_its_claim_and_instance
     assert world.effects.select("cluster", "evict")
 
 
+def test_a_deleted_node_ends_its_claim_though_neither_names_the_other(world: World) -> None:
+    """The claim has no label of its instance, and somebody took the owner off the Node."""
+    claim = running_claim(world)
+    kept = {key: value for key, value in claim.metadata.labels.items() if key != labels.INSTANCE_ID}
+    metadata = msgspec.structs.replace(current(world, claim).metadata, labels=kept)
+    world.cluster.put("nodeclaims", msgspec.structs.replace(current(world, claim), metadata=metadata))
+    node = node_of(world, claim)
+    metadata = msgspec.structs.replace(node.metadata, owner_references=())
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=metadata))
+    world.cluster.delete_node(node_of(world, claim))
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
+    assert current(world, claim).metadata.deletion_timestamp is not None
+
+
 def unclaimed_node(world: World) -> NodeClaim:
     """Somebody removed the claim with its finalizer; its Node and its instance are left."""
     claim = running_claim(world)
