@@ -166,3 +166,12 @@ def test_a_state_without_a_kind_is_none_unless_a_cluster_may_lack_its_definition
     found = read_cluster_state(forwarder.port, now=NOW)
     assert isinstance(found, ClusterState) == used
     assert used or "OutOfContact" in repr(found)
+
+
+@pytest.mark.parametrize("at", ["1e30", "-1e30", "1.5", str(int(NOW.timestamp() * 1000) + 60_000)])
+def test_whatever_a_heartbeat_says_the_planner_goes_on(forwarder: Forwarder, at: str) -> None:
+    forwarder.ship()
+    forwarder._put("heartbeat", {"at": {"N": at}, "epoch": {"N": "5"}, "sequence": {"N": "1"}})
+    found = read_cluster_state(forwarder.port, now=NOW)
+    assert isinstance(found, ClusterState) or found.code == "InTheFuture"
+    assert isinstance(found, NoClusterState) == (at not in ("-1e30", "1.5"))

@@ -114,6 +114,10 @@ def test_a_body_whose_objects_would_fill_the_memory_is_refused(monkeypatch: pyte
         ({"node_number": (0, 0, 7)}, "a column has a number that its table does not have"),
         ({"labels_number": (0, -1, 0)}, "a column has a number that its table does not have"),
         ({"uid": ("uid-0",)}, "its columns are not equally long"),
+        (
+            {"start_time": ("2026-01-01T00:00:00", None, None)},
+            "cannot be read: pods[9][0]: must be a time with its zone, such as 2026-01-01T12:00:00Z",
+        ),
         ({"name": ("web-0", "web-1", 2)}, "cannot be read: pods[5][2]: must be text, found a whole number"),
     ],
 )

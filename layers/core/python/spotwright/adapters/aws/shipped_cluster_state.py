@@ -9,7 +9,7 @@ from spotwright.adapters.aws.dynamodb.items import number_attribute, text_attrib
 from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.adapters.aws.s3.blobs import S3Blobs
 from spotwright.adapters.cluster_state.bodies import decode
-from spotwright.adapters.cluster_state.head import decode_head
+from spotwright.adapters.cluster_state.head import CLOCK_SKEW, decode_head
 from spotwright.model.cluster_state import ClusterState, ClusterStateError, ClusterStateHead
 from spotwright.workflows.ports.cluster_state import ShippedHead
 
@@ -39,7 +39,14 @@ class ShippedClusterState:
             )
         if named != (head.epoch, head.sequence):
             return ShippedHead(head, head.taken)
-        beat = datetime.fromtimestamp(number_attribute(heartbeat, "at") / 1000, UTC)
+        beat_ms, latest = number_attribute(heartbeat, "at"), now + CLOCK_SKEW
+        if beat_ms > latest.timestamp() * 1000:
+            raise ClusterStateError(
+                f"the forwarder of {self._cluster} says that it was in sync at {beat_ms}, after the present,"
+                f" {int(now.timestamp() * 1000)}",
+                code="InTheFuture",
+            )
+        beat = datetime.fromtimestamp(max(0, beat_ms) / 1000, UTC)
         return ShippedHead(head, max(head.taken, beat))
 
     def load(self, head: ClusterStateHead) -> ClusterState:

@@ -6,12 +6,11 @@ written once, which all pods share.
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference, ZonedTime
 from spotwright.model.kubernetes.pod import Pod
 
 _replace: Final = msgspec.structs.replace
@@ -31,8 +30,8 @@ class PodColumns(msgspec.Struct, frozen=True, array_like=True):
     name: tuple[str, ...] = ()
     uid: tuple[str, ...] = ()
     resource_version: tuple[str, ...] = ()
-    creation_timestamp: tuple[datetime | None, ...] = ()
-    start_time: tuple[datetime | None, ...] = ()
+    creation_timestamp: tuple[ZonedTime | None, ...] = ()
+    start_time: tuple[ZonedTime | None, ...] = ()
     labels_number: tuple[int, ...] = ()
     annotations_number: tuple[int, ...] = ()
     owners_number: tuple[int, ...] = ()

@@ -1,12 +1,10 @@
 """A NodeClaim (karpenter.sh/v1): a node that is requested, launched or running."""
 
-from datetime import datetime
-
 import msgspec
 
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import NodeClassReference
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, ZonedTime, is_condition_true
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
 
@@ -30,7 +28,7 @@ class NodeClaim(msgspec.Struct, frozen=True):
     image_id: str = ""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
-    last_pod_event_time: datetime | None = msgspec.field(default=None, name="last_pod_event")
+    last_pod_event_time: ZonedTime | None = msgspec.field(default=None, name="last_pod_event")
     conditions: tuple[Condition, ...] = ()
     read_error: str = msgspec.field(default="", name="unreadable")
 

@@ -1,8 +1,12 @@
 """What every Kubernetes object has, and conditions."""
 
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
+
+#: A time with its zone: one without is no time that another could be compared with.
+type ZonedTime = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ObjectMeta(msgspec.Struct, frozen=True):
@@ -13,8 +17,8 @@ class ObjectMeta(msgspec.Struct, frozen=True):
     uid: str = ""
     generation: int = 0
     resource_version: str = ""
-    creation_timestamp: datetime | None = msgspec.field(default=None, name="created")
-    deletion_timestamp: datetime | None = msgspec.field(default=None, name="deleting")
+    creation_timestamp: ZonedTime | None = msgspec.field(default=None, name="created")
+    deletion_timestamp: ZonedTime | None = msgspec.field(default=None, name="deleting")
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
@@ -44,7 +48,7 @@ class Condition(msgspec.Struct, frozen=True):
     status: str
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = msgspec.field(default=None, name="since")
+    last_transition_time: ZonedTime | None = msgspec.field(default=None, name="since")
     observed_generation: int = 0
 
 

@@ -1,12 +1,11 @@
 """Pods, DaemonSets and PodDisruptionBudgets: the fields that decisions about nodes depend on."""
 
-from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.meta import ObjectMeta, ZonedTime
 from spotwright.model.kubernetes.pod_constraints import (
     HostPort,
     PodAffinityTerm,
@@ -47,7 +46,7 @@ class Pod(msgspec.Struct, frozen=True):
     nominated_node_name: str = msgspec.field(default="", name="nominated_node")
     phase: str = "Pending"
     unschedulable: bool = False
-    start_time: datetime | None = msgspec.field(default=None, name="started")
+    start_time: ZonedTime | None = msgspec.field(default=None, name="started")
     termination_grace_period_seconds: int = msgspec.field(default=30, name="termination_grace_seconds")
     is_ready: bool = msgspec.field(default=False, name="ready")
     unsupported_fields: tuple[str, ...] = msgspec.field(default=(), name="unhandled")

@@ -58,7 +58,8 @@ class SweepResult(msgspec.Struct, frozen=True):
 def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     """``scheduled``: the poll of each minute, which enqueues the others; these end at once while a forwarder lives."""
     name, moment = ports.cluster.name, int(now.timestamp() * 1000)
-    forwarder_alive = moment - ports.state.heartbeat() <= HEARTBEAT_SECONDS * 1000
+    # A heartbeat of the future says nothing of now.
+    forwarder_alive = abs(moment - ports.state.heartbeat()) <= HEARTBEAT_SECONDS * 1000
     if scheduled:
         for delay in range(POLL_SECONDS, 60, POLL_SECONDS):
             ports.doorbells.ring("sweep", [Doorbell(name, "poll", epoch=1)], delay_seconds=delay)

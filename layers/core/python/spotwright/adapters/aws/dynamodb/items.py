@@ -1,6 +1,7 @@
 """Rows of the state table as DynamoDB items: the JSON of a Struct in ``body``, and the attributes of keys and index."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -59,7 +60,8 @@ def encode_offering_health(health: OfferingHealth) -> Item:
 
 
 def number_attribute(item: Item, name: str) -> int:
-    return int(item.get(name, {}).get("N", "0"))
+    """The number, without what comes after a decimal point; 0 where there is none."""
+    return int(Decimal(item.get(name, {}).get("N", "0")))
 
 
 def text_attribute(item: Item, name: str) -> str:

@@ -15,6 +15,7 @@ _WRONG_TYPE: Final = re.compile(
     r"Expected `(?P<wanted>[^`]+)`, got `(?P<found>[^`]+)`(?: - at `\$\.?(?P<path>[^`]+)`)?"
 )
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]+)`(?: - at `\$\.?(?P<path>[^`]+)`)?")
+_NO_ZONE: Final = re.compile(r"Expected `datetime` with a timezone component(?: - at `\$\.?(?P<path>[^`]+)`)?")
 _TYPES: Final = {
     "str": "text",
     "int": "a whole number",
@@ -49,6 +50,8 @@ def describe_error(error: Exception) -> str:
 def _describe_type(message: str) -> str:
     if missing := _MISSING.match(message):
         return f"{_field_name('.'.join(filter(None, (missing['path'], missing['field']))))}: is missing"
+    if no_zone := _NO_ZONE.match(message):
+        return f"{_field_name(no_zone['path'] or '')}: must be a time with its zone, such as 2026-01-01T12:00:00Z"
     found = _WRONG_TYPE.match(message)
     if found is None:
         return _OTHER_TYPE
