@@ -31,14 +31,16 @@ class Writes:
 
     def __init__(self, updates: SimpleQueue[Update]) -> None:
         self.updates = updates
-        self.fail, self.hang, self.pod_bytes = False, False, 10
+        self.fail, self.fail_full, self.hang, self.pod_bytes = False, False, False, 10
         self.full: list[ClusterState] = []
         self.states: list[StateToWrite] = []
         self.hanging: list[Update] = []
 
     def write_full(self, state: ClusterState) -> None:
         self.full.append(state)
-        self._report(FullBodyResult(None if self.fail else FullBody(f"state/full-{len(self.full)}", 1000)))
+        self._report(
+            FullBodyResult(None if self.fail or self.fail_full else FullBody(f"state/full-{len(self.full)}", 1000))
+        )
 
     def write_state(self, state: StateToWrite) -> None:
         self.states.append(state)
@@ -583,6 +585,19 @@ def test_a_full_body_that_could_not_be_stored_changes_nothing() -> None:
     held = {pod.metadata.name for pod in (*full.objects.pods, *state.changes.changed.pods)}
     assert (held, state.full.key) == ({"a", "b", "c"}, f"state/full-{len(scene.writes.full)}")
     assert scene.loop.shipping.shows(scene.loop.cache.changes.number)
+
+
+def test_while_no_full_body_can_be_stored_changes_of_the_earlier_one_go_on() -> None:
+    scene = Scene().start()
+    scene.writes.pod_bytes, scene.writes.fail_full = 40_000, True
+    scene.tell(bound("a"), bound("b"))
+    scene.pass_time(60)
+    scene.tell(bound("c"))
+    scene.pass_time(60)
+    assert len(scene.writes.full) > 2
+    state = scene.writes.states[-1]
+    assert state.full.key == "state/full-1"
+    assert {pod.metadata.name for pod in state.changes.changed.pods} == {"a", "b", "c"}
 
 
 def test_a_quiet_cluster_writes_its_bodies_anew_before_they_expire() -> None:
