@@ -180,6 +180,16 @@ def test_the_volume_claim_of_a_pod_that_came_since_is_read(world: World) -> None
     assert laid_over(world, late).storage.persistent_volume_claims == (volume,)
 
 
+def test_where_many_volume_claims_are_not_shown_all_are_known(world: World) -> None:
+    late, names = state_of(world), [f"data-{number:03}" for number in range(overlay.MAXIMUM_READS + 10)]
+    for name in names:
+        metadata = builders.pod(name).metadata
+        world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, "", "zonal"))
+        world.cluster.put("pods", builders.pod(f"of-{name}", phase="Pending", volume_claim_names=(name,)))
+    shown = laid_over(world, late).storage.persistent_volume_claims
+    assert sorted(claim.metadata.name for claim in shown) == names
+
+
 def test_a_state_that_shows_less_than_the_status_of_a_pool_with_limits_is_not_used(world: World) -> None:
     (pool,) = world.cluster.nodepools()
     world.cluster.put("nodepools", msgspec.structs.replace(pool, limits={"cpu": 10**6}, node_count=2))

@@ -213,7 +213,10 @@ def _with_pods(snapshot: Snapshot, shown: Iterable[Pod], read: Iterable[Pod]) ->
 
 
 def _with_storage(snapshot: Snapshot, cluster: ClusterPort) -> Snapshot:
-    """With claims of waiting pods that are not shown; without storage if no pod asks for it."""
+    """With claims of waiting pods that are not shown; without storage if no pod asks for it.
+
+    Where more claims are not shown than are read one by one, storage is listed.
+    """
     if not any(pod.volume_claim_names for pod in snapshot.pods):
         return msgspec.structs.replace(snapshot, storage=Storage())
     shown = {claim.metadata.key for claim in snapshot.storage.persistent_volume_claims}
@@ -221,7 +224,9 @@ def _with_storage(snapshot: Snapshot, cluster: ClusterPort) -> Snapshot:
         (pod.metadata.namespace, name) for pod in snapshot.pods if not pod.node_name for name in pod.volume_claim_names
     }
     missing = sorted((namespace, name) for namespace, name in asked if f"{namespace}/{name}" not in shown)
-    read = in_parallel(lambda key: cluster.persistent_volume_claim(*key), missing[:MAXIMUM_READS])
+    if len(missing) > MAXIMUM_READS:
+        return msgspec.structs.replace(snapshot, storage=cluster.storage())
+    read = in_parallel(lambda key: cluster.persistent_volume_claim(*key), missing)
     claims = (*snapshot.storage.persistent_volume_claims, *(claim for claim in read if claim is not None))
     storage = msgspec.structs.replace(snapshot.storage, persistent_volume_claims=claims)
     return msgspec.structs.replace(snapshot, storage=storage)
