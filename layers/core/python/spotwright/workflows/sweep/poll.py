@@ -14,6 +14,7 @@ import msgspec
 
 from spotwright.lifecycle import liveness, reservation_expiration
 from spotwright.model import labels
+from spotwright.model.cluster_state import ClusterState
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -23,6 +24,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
+from spotwright.workflows.planning.cluster_state import read_cluster_state
 from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import Doorbell, DoorbellPort
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
@@ -35,8 +37,18 @@ POLL_SECONDS: Final = 5
 
 # How often claims are compared with EC2's instances, as often as Karpenter does.
 COMPARISON_MINUTES: Final = 2
+# So often NodeClaims, pods and instances are listed in any case; between that, a fresh cluster state will do.
+LISTING_MINUTES: Final = 10
 # Doorbells for what is due this soon are sent now, with the exact delay.
 HORIZON_SECONDS: Final = 60
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    """What a poll knows of the cluster. ``ready_instances``: those whose Node is Ready; none where lists were read."""
+
+    claims: tuple[NodeClaim, ...]
+    waiting_pods: tuple[Pod, ...]
+    ready_instances: frozenset[str] = frozenset()
 
 
 class SweepResult(msgspec.Struct, frozen=True):
@@ -77,7 +89,8 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     classes = ports.cluster.nodeclasses()
     pools = ports.cluster.nodepools()
     _ring_unready(ports, classes, pools)
-    claims = ports.cluster.nodeclaims()
+    view = _view(ports, now, scheduled=scheduled)
+    claims = view.claims
     if _is_miscounted(pools, claims):
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
     unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _is_unsettled(claim)]
@@ -87,7 +100,7 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         _ring_expiring(ports.doorbells, name, claims, now)
         if RESERVED_CAPACITY in ports.settings.feature_gates:
             _ring_reserved(ports.doorbells, name, claims, classes)
-    pending = _pending_pods(ports.cluster.pods(pending=True), ports.settings, bool(claims))
+    pending = _pending_pods(view.waiting_pods, ports.settings, bool(claims))
     gates = ports.settings.feature_gates
     is_short = STATIC_CAPACITY in gates and _is_off_target(pools, claims)
     # Only a plan shows whether capacity buffers still have their capacity.
@@ -95,11 +108,28 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
     if scheduled and now.minute % COMPARISON_MINUTES == 0:
         # Last: while EC2 does not answer, everything else was rung for.
-        _ring_lost_instances(ports, claims)
+        _ring_lost_instances(ports, view)
     result = SweepResult(
         pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due_rows), forwarder_alive=forwarder_alive
     )
     return _with_price(result, claims, ports.catalogs.read(ports.state.catalog_key())) if scheduled else result
+
+
+def _view(ports: SweepPorts, now: datetime, *, scheduled: bool) -> ClusterView:
+    """From the cluster state, if it is fresh; from lists every ten minutes, and whenever no forwarder is alive.
+
+    A state that lies can so delay what a lost message was about by ten minutes at most.
+    """
+    if scheduled and now.minute % LISTING_MINUTES:
+        state = read_cluster_state(ports.cluster_state, now=now)
+        if isinstance(state, ClusterState):
+            objects = state.objects
+            return ClusterView(
+                objects.nodeclaims,
+                tuple(pod for pod in objects.pods if not pod.node_name),
+                frozenset(instance_id(node.provider_id) for node in objects.nodes if node.is_ready),
+            )
+    return ClusterView(ports.cluster.nodeclaims(), ports.cluster.pods(pending=True))
 
 
 def _with_price(result: SweepResult, claims: tuple[NodeClaim, ...], catalog: Catalog) -> SweepResult:
@@ -167,12 +197,16 @@ def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, .
                 bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, delay))
 
 
-def _ring_lost_instances(ports: SweepPorts, claims: tuple[NodeClaim, ...]) -> None:
-    """Ring for claims whose instance is not among those that run, which were listed after the claims."""
+def _ring_lost_instances(ports: SweepPorts, view: ClusterView) -> None:
+    """Ring for claims whose instance is not among those that run, which were listed after the claims.
+
+    An instance whose Node is Ready runs: where all are, EC2 is not asked.
+    """
     launched = {
         instance: claim.name
-        for claim in claims
+        for claim in view.claims
         if (instance := instance_id(claim.provider_id))
+        and instance not in view.ready_instances
         and claim.is_managed
         and claim.metadata.deletion_timestamp is None
     }
