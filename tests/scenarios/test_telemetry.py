@@ -31,6 +31,7 @@ SCENARIOS = {
         "where_its_address_is_taken_metrics_are_served_on_a_free_port",
         "without_its_environment_it_does_not_start",
     ),
+    "forwarder/test_outgoing.py": ("without_the_table_doorbells_are_sent",),
     "forwarder/test_sender.py": (
         "a_queue_that_does_not_answer_is_tried_a_bounded_number_of_times",
         "what_the_queue_refuses_is_sent_again_alone",
