@@ -208,6 +208,8 @@ def _contents(source: str, text: str) -> Iterator[tuple[object, tuple[FieldPath,
 def _type_name(content: object) -> str:
     if isinstance(content, list):
         return "a list"
+    if isinstance(content, dict):
+        return "a map"
     return "text" if isinstance(content, str) else f"the value {quote(content)}"
 
 
@@ -238,6 +240,9 @@ def _object(source: str, content: object, place: Place) -> Iterator[Document]:
     if kind.endswith("List") and isinstance(content.get("items"), list):
         items = [_with_item_kind(content, item) for item in content["items"]]
         yield from _objects(source, items, msgspec.structs.replace(place, path=(*place.path, "items")))
+    elif kind == "List" and content.get("items") is not None:
+        found = _type_name(content["items"])
+        raise InputError(f"{where(('items',))}: List: items is a list of Kubernetes objects, found {found}")
     elif not isinstance(content.get("metadata"), dict):
         found = f", found {quote(content['metadata'])}" if content.get("metadata") is not None else ""
         raise InputError(f"{where()}: {kind} without metadata: metadata.name is required{found}")

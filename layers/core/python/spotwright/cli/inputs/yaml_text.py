@@ -110,6 +110,17 @@ def _check_nesting(text: str) -> None:
             raise YamlError(f"it is nested more than {MOST_NESTED} levels deep", line)
 
 
+def _explain(problem: str, text: str, mark: "yaml.Mark | None") -> str:
+    """What the parser says, in plainer words for what is met most: a tab, and text that must be quoted."""
+    if mark is None or "cannot start any token" not in problem:
+        return problem
+    lines = text.split("\n")
+    character = lines[mark.line][mark.column : mark.column + 1] if mark.line < len(lines) else ""
+    if character == "\t":
+        return "it is indented by a tab, where YAML takes spaces only"
+    return f"text that begins with {character} must be quoted" if character.isprintable() and character else problem
+
+
 def _nodes(text: str) -> "Iterator[yaml.Node]":
     composer = None
     try:
@@ -122,7 +133,7 @@ def _nodes(text: str) -> "Iterator[yaml.Node]":
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise YamlError(problem, mark.line + 1 if mark else 0) from None
+        raise YamlError(_explain(problem, text, mark), mark.line + 1 if mark else 0) from None
     except UnicodeEncodeError:
         raise YamlError("it is not UTF-8") from None
     finally:
