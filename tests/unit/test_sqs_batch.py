@@ -56,6 +56,25 @@ def test_a_foreign_message_fails_alone() -> None:
     assert done == ["blue", "green"]
 
 
+def test_a_message_as_long_as_sqs_takes_fails_alone_and_nothing_is_read_for_it() -> None:
+    done: list[tuple[Doorbell, ...]] = []
+    failed = run(
+        message(1, key="x" * 250_000), message(2, key="x" * 253, kind="pods"),
+        work=lambda _, bells: done.append(bells),
+    )  # fmt: skip
+    assert failed == {"m1"}
+    assert [len(bell.key) for bells in done for bell in bells] == [253]
+
+
+def test_a_message_that_is_too_long_is_named_with_its_beginning() -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        sqs_batch.parse_doorbell(message(1, key="x" * 2000)["body"], kinds=("pods",), clusters=CLUSTERS)
+    assert str(refusal.value) == (
+        "message: 2071 characters; a doorbell has at most 1024:"
+        """ '{"schema": 1, "cluster": "blue", "kind": "pods", "key": "xxxxxxxxxxxxxxxxxxx..."""
+    )
+
+
 def test_a_cluster_in_trouble_fails_its_own_messages_only() -> None:
     def work(cluster: str, _: object) -> None:
         if cluster == "blue":

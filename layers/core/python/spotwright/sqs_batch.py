@@ -18,6 +18,9 @@ from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
 
 SCHEMAS: Final = (1,)
+# A doorbell names a cluster and an object, each with a Kubernetes name of 253 characters at most. SQS takes 256 KB; no
+# API takes such a name: the state table refuses a key of more than 1,024 bytes.
+LONGEST_MESSAGE: Final = 1024
 # An invocation that is cut off would hold messages back for the visibility timeout, six times its own.
 BEGIN_SECONDS: Final = 15
 
@@ -42,6 +45,10 @@ def seconds_left(context: LambdaContext) -> float:
 
 def parse_doorbell(body: str, *, kinds: Collection[str], clusters: Collection[str]) -> Doorbell:
     """The doorbell in a message; raises InvalidRequest naming the field, its value and what is allowed."""
+    if len(body) > LONGEST_MESSAGE:
+        raise InvalidRequest(
+            f"message: {len(body)} characters; a doorbell has at most {LONGEST_MESSAGE}: {quote(body)}"
+        )
     try:
         bell = msgspec.json.decode(body, type=Doorbell)
     except msgspec.DecodeError as error:
