@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     if options.episode:
         result = run_episode(options.seed, options.episode, options.steps, left_out=options.leave_out)
-        failure = None if result.violation is None else Failure(options.episode, result)
+        failure = None if result.violation is None else Failure(options.episode, options.steps, result)
     else:
         result, failure = run_campaign(seed=options.seed, steps=options.steps, tell=_tell)
     print(report(result))
@@ -55,10 +55,10 @@ def _print_failure(seed: int, failure: Failure, *, is_replay: bool) -> None:
     violation = failure.result.violation
     assert violation is not None
     print(f"\nNot held: {violation.invariant}\n  {violation.details}")
-    print(f"Replay: {_command(seed, failure.episode, failure.result, frozenset())}")
+    print(f"Replay: {_command(seed, failure, frozenset())}")
     shrunk, left_out = (failure.result, frozenset[int]()) if is_replay else shrink(seed, failure)
     if left_out:
-        print(f"With fewer faults: {_command(seed, failure.episode, shrunk, left_out)}")
+        print(f"With fewer faults: {_command(seed, failure, left_out)}")
     print("What happened:")
     for step, name in sorted(shrunk.happened.items()):
         print(f"  {step:>5}  {name}")
@@ -66,9 +66,11 @@ def _print_failure(seed: int, failure: Failure, *, is_replay: bool) -> None:
         print(f"  {shrunk.steps:>5}  {shrunk.violation.details}")
 
 
-def _command(seed: int, episode: int, result: Result, left_out: frozenset[int]) -> str:
+def _command(seed: int, failure: Failure, left_out: frozenset[int]) -> str:
+    """Of as many steps as the episode was to have: after its last one load and faults rest."""
     steps = ",".join(str(step) for step in sorted(left_out))
-    arguments = f"--seed {seed} --episode {episode} --steps {result.steps}" + (f" --leave-out {steps}" if steps else "")
+    arguments = f"--seed {seed} --episode {failure.episode} --steps {failure.steps}"
+    arguments += f" --leave-out {steps}" if steps else ""
     return f'make campaign ARGS="{arguments}"'
 
 

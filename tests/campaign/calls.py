@@ -1,6 +1,7 @@
 """Every call of a function to a port: faults act on it, and invariants look at it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import batched
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +23,10 @@ CHANGES: Final[Mapping[str, frozenset[str]]] = {
     ),
     "blobs": frozenset({"put"}),
     "doorbells": frozenset({"ring"}),
+    "cluster_state": frozenset(),
 }  # fmt: skip
+# SQS takes so many messages in a call.
+MESSAGES_PER_CALL: Final = 10
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -112,6 +116,15 @@ class WatchedPort:
         return carry_out
 
 
+class WatchedQueues(WatchedPort):
+    """The queues: many messages are several calls, one after the other, and a fault can come between them."""
+
+    def ring(self, queue: str, bells: Sequence[Any], **rest: Any) -> None:
+        ring = self.__getattr__("ring")
+        for batch in batched(bells, MESSAGES_PER_CALL, strict=False):
+            ring(queue, batch, **rest)
+
+
 class WatchedPorts:
     """Ports as attributes, each of them watched; what is no port is itself."""
 
@@ -120,4 +133,6 @@ class WatchedPorts:
 
     def __getattr__(self, name: str) -> Any:
         port = getattr(self._ports, name)
-        return WatchedPort(name, port, self._calls) if name in CHANGES else port
+        if name not in CHANGES:
+            return port
+        return (WatchedQueues if name == "doorbells" else WatchedPort)(name, port, self._calls)

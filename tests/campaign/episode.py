@@ -15,6 +15,7 @@ from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.pod import PodDisruptionBudget
 from tests.campaign.faults import FAULTS
 from tests.campaign.invariants import INVARIANTS, Invariant, RowsAndMessagesBounded, Violation
+from tests.campaign.limits import Limits
 from tests.campaign.load import EVENTS
 from tests.campaign.world import CampaignWorld
 
@@ -33,9 +34,9 @@ class Result(msgspec.Struct, frozen=True):
     """What one episode or several did.
 
     ``steps``, ``seconds``: how many, in the cluster's time. ``events``, ``faults``: how often, by kind;
-    ``invocations``: by function and end; ``checks``: by invariant. ``longest_rest_seconds``: until everything had come
-    to its end. ``violation``: the first, None = every invariant held; ``happened``: then the events and faults before
-    it, by step.
+    ``invocations``: by function and end; ``checks``: by invariant; ``met``: of ``limits.MET``.
+    ``longest_rest_seconds``: until everything had come to its end. ``violation``: the first, None = every invariant
+    held; ``happened``: then the events and faults before it, by step.
     """
 
     steps: int = 0
@@ -44,6 +45,7 @@ class Result(msgspec.Struct, frozen=True):
     faults: dict[str, int] = {}
     invocations: dict[tuple[str, str], int] = {}
     checks: dict[str, int] = {}
+    met: dict[str, int] = {}
     longest_rest_seconds: int = 0
     largest_row_bytes: int = 0
     most_messages: int = 0
@@ -58,7 +60,9 @@ class Episode:
         self._seed, self._left_out = seed, frozenset(left_out)
         self.world = CampaignWorld()
         self.invariants: tuple[Invariant, ...] = tuple(kind(self.world) for kind in INVARIANTS)
-        self.world.calls.watchers.extend(self.invariants)
+        self._limits = Limits(self.world)
+        self.world.calls.watchers.extend((*self.invariants, self._limits))
+        self._first: Violation | None = None
         self._steps = 0
         self._events: Counter[str] = Counter()
         self._longest_rest = 0
@@ -71,6 +75,8 @@ class Episode:
         while self._steps < steps and self._violation() is None:
             self._step()
             since_rest += 1
+            if self._violation() is not None:
+                break
             if since_rest >= STEPS_TO_REST or self._steps >= steps:
                 self._rest()
                 since_rest = 0
@@ -113,6 +119,7 @@ class Episode:
     def _after_step(self) -> None:
         for invariant in self.invariants:
             invariant.after_step()
+        self._violation()
 
     # Rest
 
@@ -155,14 +162,11 @@ class Episode:
                 self._after_step()
 
     def _stay(self) -> None:
-        """Nothing is bought while every pod has a node; a node may still go, and its pods wait again."""
-        for _ in range(QUIET_SECONDS):
-            bought = len(self.world.ec2.requests)
-            self._let_pass(1)
-            if any(not pod.node_name for pod in self.world.cluster.all("pods")):
-                return
-            if len(self.world.ec2.requests) > bought:
-                self.invariants[0].fail("instances were bought while no pod waited")
+        """Every pod has a node that exists: nothing is bought."""
+        bought = len(self.world.ec2.requests)
+        self._let_pass(QUIET_SECONDS)
+        if len(self.world.ec2.requests) > bought and self._violation() is None:
+            self.invariants[0].fail("instances were bought while no pod waited")
 
     def _fail_unsettled(self) -> None:
         for invariant in self.invariants:
@@ -173,7 +177,11 @@ class Episode:
     # Results
 
     def _violation(self) -> Violation | None:
-        return next((violation for invariant in self.invariants for violation in invariant.violations), None)
+        """The first, also when others followed it."""
+        if self._first is None:
+            violations = (violation for invariant in self.invariants for violation in invariant.violations)
+            self._first = next(violations, None)
+        return self._first
 
     def _result(self) -> Result:
         (bounded,) = (invariant for invariant in self.invariants if isinstance(invariant, RowsAndMessagesBounded))
@@ -185,7 +193,8 @@ class Episode:
             invocations=self.world.invocations,
             checks={invariant.name: invariant.checked for invariant in self.invariants},
             longest_rest_seconds=self._longest_rest,
-            largest_row_bytes=bounded.largest_row_bytes,
+            met=self.world.met,
+            largest_row_bytes=self._limits.largest_row_bytes,
             most_messages=bounded.most_messages,
             violation=self._violation(),
             happened=self._happened,

@@ -153,6 +153,21 @@ class SecondWorker:
                 world.invoke_next(rng)
 
 
+class SecondPlanner:
+    """Two decide from the same state: the other commits just before. The note that a planner is at work is gone."""
+
+    name, weight = "two planners at the same time", 4
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        world.arm(self.name, ActsMeanwhile((1, lambda call: call.is_to("state", "commit")), lambda: self._plan(world)))
+        return True
+
+    def _plan(self, world: CampaignWorld) -> None:
+        world.state.planners.clear()
+        for queue in ("provision", "disrupt"):
+            world.invoke_queue(queue, tuple(world.bells_for_everything(queue)))
+
+
 class Stall:
     """A handler stands still between two effects, while everything else goes on."""
 
@@ -222,7 +237,7 @@ class ReorderMessages:
 
 
 class LoseNotices:
-    name, weight = "messages of EventBridge lost or doubled", 2
+    name, weight = "messages of EventBridge lost or doubled", 12
 
     def strike(self, world: CampaignWorld, rng: Random) -> bool:
         if not world.notices:
@@ -318,6 +333,7 @@ FAULTS: Final = (
     RefuseCall(),
     LoseAnswer(),
     SecondWorker(),
+    SecondPlanner(),
     Stall(),
     OutOfTime(),
     LoseMessages(),

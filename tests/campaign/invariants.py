@@ -17,6 +17,7 @@ from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
 from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, sort_key
 from tests.campaign.calls import Call, Watcher
 from tests.campaign.world import CampaignWorld
@@ -139,15 +140,18 @@ class EveryClaimEnds(Invariant):
 
 
 class NoPodWaits(Invariant):
-    """At rest every pod has a node."""
+    """At rest every pod has a node that exists: a pod whose Node is gone is about to be replaced by another."""
 
     name = "no pod is without a node for long once faults stop"
 
     def unsettled(self) -> Iterator[str]:
         self.checked += 1
+        nodes = {node.name for node in self.world.cluster.all("nodes")}
         for pod in self.world.cluster.all("pods"):
             if not pod.node_name:
                 yield f"{pod.key} has no node"
+            elif pod.node_name not in nodes:
+                yield f"{pod.key} is on {pod.node_name}, which is gone"
 
 
 class NodesAreOpen(Invariant):
@@ -192,24 +196,41 @@ class RowsEnd(Invariant):
             yield f"{len(self.world.state.cluster_row.pending_decisions)} decisions were not acted on"
 
 
+class SurplusEnds(Invariant):
+    """A launch becomes history when none of its instances runs without a NodeClaim: nothing but its row knows them."""
+
+    name = "no launch ends while it has instances without a NodeClaim"
+
+    def after(self, call: Call, answer: Any) -> None:
+        row = call.args[0] if call.is_to("state", "save") else None
+        if not isinstance(row, LaunchRow) or row.phase != "done" or row.due:
+            return
+        self.checked += 1
+        used = {instance_id(claim.provider_id) for claim in self.world.claims()} | self.world.torn_out
+        for instance in _live(self.world):
+            if instance.tags.get(labels.LAUNCH_TAG) == row.id and instance.id not in used:
+                self.fail(f"launch {row.id} ends, and {instance.id} is {instance.state} without a NodeClaim")
+
+
 class RowsAndMessagesBounded(Invariant):
-    """The table refuses no row for its size, and messages do not multiply."""
+    """The table refuses a row for its size only when a NodePool is as large, and messages do not multiply."""
 
     name = "rows and messages stay within their limits"
 
     def __init__(self, world: CampaignWorld) -> None:
         super().__init__(world)
-        self.largest_row_bytes = 0
         self.most_messages = 0
 
     def refused(self, call: Call, error: Exception) -> None:
-        if isinstance(error, InvalidRequest) and call.port in ("state", "doorbells"):
+        if not isinstance(error, InvalidRequest) or call.port not in ("state", "doorbells"):
+            return
+        row = call.args[0] if call.is_to("state", "create") else None
+        if not isinstance(row, LaunchRow) or len(row.node) < MAXIMUM_ITEM_BYTES // 2:
             self.fail(f"{call.port}.{call.action}: {error}")
 
     def after(self, call: Call, answer: Any) -> None:
         if call.is_to("state", "create", "save"):
             self.checked += 1
-            self.largest_row_bytes = max(self.largest_row_bytes, len(msgspec.json.encode(call.args[0])))
 
     def after_step(self) -> None:
         messages = len(self.world.doorbells.messages)
@@ -324,19 +345,33 @@ class LimitsKept(Invariant):
             return
         self.checked += 1
         pool = _tag(call.args[0], labels.NODEPOOL)
-        going = {instance_id(claim.provider_id) for claim in self.world.claims() if is_going(self.world, claim)}
         used = sum(
             _cpu(self.world, instance)
             for instance in _live(self.world)
-            if instance.tags[labels.NODEPOOL] == pool and instance.id not in going
+            if instance.tags[labels.NODEPOOL] == pool and not self._goes(instance)
         )
         limit = max((value for _, value in self._limits.get(pool, ())), default=2**63)
         if used > limit:
             self.fail(f"NodePool {pool} has {used}m cpu, its limit is {limit}m")
 
+    def _goes(self, instance: Instance) -> bool:
+        """Whether the NodeClaims that the instance can be meant for go: of a new one only its launch is known."""
+        claims = {claim.name: claim for claim in self.world.claims()}
+        row = self.world.state.rows.get(f"launch#{instance.tags.get(labels.LAUNCH_TAG, '')}")
+        assigned = row.instances if isinstance(row, LaunchRow) else {}
+        owners = [
+            claim
+            for claim in claims.values()
+            if instance_id(claim.provider_id) == instance.id or assigned.get(claim.name) == instance.id
+        ]
+        if not owners and isinstance(row, LaunchRow):
+            waiting = [claims[name] for name in row.claims if name in claims and name not in assigned]
+            return all(claim.provider_id or is_going(self.world, claim) for claim in waiting)
+        return bool(owners) and all(is_going(self.world, claim) for claim in owners)
+
 
 class NothingTakenInOutages(Invariant):
-    """While the API server, the table or EC2 does not answer, no instance ends and no node goes by choice."""
+    """While the API server, the table or EC2 does not answer, no instance ends and no Node of one that runs goes."""
 
     name = "nothing is removed while something does not answer"
 
@@ -347,12 +382,16 @@ class NothingTakenInOutages(Invariant):
         self.checked += 1
         if call.is_to("ec2", "terminate") and outages != "ec2":
             self.fail(f"terminate of {', '.join(call.args[0])} while {outages} does not answer")
-        if call.is_to("cluster", "delete") and call.args[0] == "nodes" and outages != "cluster":
+        if call.is_to("cluster", "delete") and call.args[0] == "nodes" and self._runs(call.args[1].key):
             self.fail(f"deletion of node {call.args[1].key} while {outages} does not answer")
         if call.is_to("cluster", "delete") and call.args[0] == "nodeclaims" and outages == "state":
             claim = self.world.cluster.find("nodeclaims", call.args[1].key)
             if claim is not None and is_disrupted_by_choice(self.world, claim):
                 self.fail(f"deletion of {call.args[1].key} while {outages} does not answer")
+
+    def _runs(self, name: str) -> bool:
+        node = self.world.cluster.find("nodes", name)
+        return node is not None and instance_id(node.provider_id) in {instance.id for instance in _live(self.world)}
 
 
 class UidsStated(Invariant):
@@ -425,7 +464,7 @@ class ErrorsAreAnswers(Invariant):
 
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NothingBoughtTwice, PodsPlannedOnce, NoLeak, EveryClaimEnds, NoPodWaits, NodesAreOpen, NoEmptyNode, RowsEnd,
-    RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated,
+    SurplusEnds, RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated,
     NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers,
 )  # fmt: skip
 

@@ -10,14 +10,23 @@ from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.pod_constraints import HostPort
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import builders
+from spotwright.simulation.state import MAXIMUM_MESSAGE_BYTES, DoorbellMessage
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.campaign.world import CampaignWorld
 
 APPS: Final = ("web", "api", "queue", "cache", "batch")
 CPU_MILLICORES: Final = (200, 400, 900, 1500, 3500)
 LARGEST_DEPLOYMENT: Final = 8
+# More nodes of each NodePool than any budget here allows to go at once.
+WIDE_DEPLOYMENT: Final = 12
 # Names that Kubernetes still takes, so that rows and messages become as large as they can.
 LONGEST_NAME: Final = 200
+# Values of a requirement: a launch's row has 190 KB, 350 KB, or more than the 400 KB that the table takes.
+MANY_VALUES: Final = (3_000, 5_500, 5_500, 8_000)
+RACK: Final = "example.com/rack"
 
 type Event = Callable[[CampaignWorld, Random], bool]
 
@@ -39,6 +48,17 @@ def deploy_many(world: CampaignWorld, rng: Random) -> bool:
     app = "x" * LONGEST_NAME
     world.deploy(builders.pod(app, cpu_millicores=100, memory_bytes=builders.GIB // 16, labels={"app": "many"}), 40)
     world.later(rng.randint(60, 300), lambda: world.deploy(builders.pod(app), 0))
+    return True
+
+
+def empty_many_nodes(world: CampaignWorld, rng: Random) -> bool:
+    """A Deployment whose pods have a node each, and which is gone after some minutes: all of its nodes are empty."""
+    template = builders.pod(
+        "wide", cpu_millicores=1_100, labels={"app": "wide"}, host_ports=(HostPort(8080),),
+        termination_grace_period_seconds=10,
+    )  # fmt: skip
+    world.deploy(template, WIDE_DEPLOYMENT)
+    world.later(rng.randint(60, 300), lambda: world.deploy(template, 0))
     return True
 
 
@@ -80,6 +100,31 @@ def change_limit(world: CampaignWorld, rng: Random) -> bool:
     return True
 
 
+def widen_nodepool(world: CampaignWorld, rng: Random) -> bool:
+    """A NodePool gets a requirement of thousands of values for some minutes: rows of its launches are as large."""
+    pool = rng.choice(world.cluster.all("nodepools"))
+    racks = tuple(f"rack-{number:055}" for number in range(rng.choice(MANY_VALUES)))
+    wide = (NodeSelectorRequirement(RACK, Operator.IN, racks),)
+    world.cluster.update("nodepools", pool.name, requirements=wide)
+    world.later(rng.randint(30, 300), lambda: _narrow(world, pool.name))
+    return True
+
+
+def _narrow(world: CampaignWorld, pool: str) -> None:
+    if world.cluster.find("nodepools", pool) is not None:
+        world.cluster.update("nodepools", pool, requirements=())
+
+
+def forge_message(world: CampaignWorld, rng: Random) -> bool:
+    """Whoever may write to a queue writes as much as SQS takes."""
+    queue, kind = rng.choice((("lifecycle", "claim"), ("lifecycle", "launch"), ("provision", "pods")))
+    bell = Doorbell(world.cluster.name, kind)
+    key = "x" * (MAXIMUM_MESSAGE_BYTES - len(msgspec.json.encode(bell)))
+    forged = DoorbellMessage(queue, msgspec.structs.replace(bell, key=key), world.clock.milliseconds())
+    world.doorbells.messages.extend([forged] * rng.randint(1, 5))
+    return True
+
+
 def delete_nodeclaim(world: CampaignWorld, rng: Random) -> bool:
     claims = world.claims()
     if not claims:
@@ -89,11 +134,11 @@ def delete_nodeclaim(world: CampaignWorld, rng: Random) -> bool:
 
 
 def tear_out_nodeclaim(world: CampaignWorld, rng: Random) -> bool:
-    """Somebody takes a NodeClaim's finalizer away and deletes it: its instance is left."""
+    """Somebody takes a NodeClaim's finalizer away and deletes it: its instance is left. Mostly one that is launched."""
     claims = world.claims()
     if not claims:
         return False
-    claim = rng.choice(claims)
+    claim = rng.choice(tuple(claim for claim in claims if not claim.provider_id) or claims)
     world.torn_out.add(instance_id(claim.provider_id))
     world.cluster.remove("nodeclaims", claim.name)
     return True
@@ -122,7 +167,7 @@ def remove_and_restore_nodepool(world: CampaignWorld, rng: Random) -> bool:
     if pool is None:
         return False
     world.cluster.remove("nodepools", "limited")
-    again = msgspec.structs.replace(pool, metadata=ObjectMeta("limited"))
+    again = msgspec.structs.replace(pool, metadata=ObjectMeta("limited"), requirements=())
     world.later(rng.randint(5, 60), lambda: world.cluster.put("nodepools", again))
     return True
 
@@ -208,7 +253,9 @@ EVENTS: Final[Mapping[Event, int]] = {
     terminate_instance: 4,
     take_capacity: 4,
     delete_node: 2,
-    tear_out_nodeclaim: 1,
+    tear_out_nodeclaim: 2,
+    widen_nodepool: 2,
+    forge_message: 1,
     change_budget: 2,
     change_limit: 2,
     recommend_rebalance: 1,
@@ -217,4 +264,5 @@ EVENTS: Final[Mapping[Event, int]] = {
     make_nodeclass_unready: 1,
     remove_and_restore_nodepool: 1,
     deploy_many: 1,
+    empty_many_nodes: 2,
 }

@@ -18,6 +18,7 @@ def _lines(result: Result) -> Iterator[str]:
     yield from _table("Faults", result.faults)
     yield from _table("Load and EC2", result.events)
     ends = {f"{function}: {end}": count for (function, end), count in result.invocations.items()}
+    yield from _table("Limits met, and how late the cluster state was", result.met)
     yield from _table("Invocations", ends)
     yield from _table("Invariants, how often checked", result.checks)
 

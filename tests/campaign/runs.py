@@ -17,9 +17,10 @@ SHRINKING_RUNS: Final = 80
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The episode in which an invariant did not hold."""
+    """The episode in which an invariant did not hold; ``steps``: how many it was to have."""
 
     episode: int
+    steps: int
     result: Result
 
 
@@ -30,11 +31,12 @@ def run_campaign(
     total, episode = Result(), 0
     while total.steps < steps:
         episode += 1
-        result = run_episode(seed, episode, min(EPISODE_STEPS, steps - total.steps))
+        wanted = min(EPISODE_STEPS, steps - total.steps)
+        result = run_episode(seed, episode, wanted)
         total = _add(total, result)
         tell(episode, result)
         if result.violation is not None:
-            return total, Failure(episode, result)
+            return total, Failure(episode, wanted, result)
     return total, None
 
 
@@ -56,7 +58,7 @@ def shrink(seed: int, failure: Failure) -> tuple[Result, frozenset[int]]:
         shorter = False
         for chunk in _chunks(sorted(best.happened), size):
             runs += 1
-            result = run_episode(seed, failure.episode, best.steps, left_out=left_out | chunk)
+            result = run_episode(seed, failure.episode, failure.steps, left_out=left_out | chunk)
             if result.violation is not None and result.violation.invariant == failure.result.violation.invariant:
                 best, left_out, shorter = result, left_out | chunk, True
                 break
@@ -82,6 +84,7 @@ def _add(total: Result, more: Result) -> Result:
         faults=Counter(total.faults) + Counter(more.faults),
         invocations=Counter(total.invocations) + Counter(more.invocations),
         checks=Counter(total.checks) + Counter(more.checks),
+        met=Counter(total.met) + Counter(more.met),
         longest_rest_seconds=max(total.longest_rest_seconds, more.longest_rest_seconds),
         largest_row_bytes=max(total.largest_row_bytes, more.largest_row_bytes),
         most_messages=max(total.most_messages, more.most_messages),

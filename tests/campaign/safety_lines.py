@@ -10,13 +10,14 @@ from unittest.mock import patch
 
 import msgspec
 
-from spotwright.disruption import emptiness
+from spotwright.disruption import budgets, emptiness
 from spotwright.simulation.state import FakeState
 from spotwright.workflows.lifecycle import actions, commands, nodeclaims, workflow
 from spotwright.workflows.lifecycle.launch import assignment, fleet
 from spotwright.workflows.lifecycle.termination import drain, finalizer
 from spotwright.workflows.planning import nominated_pods
 from spotwright.workflows.ports.rows import sort_key
+from spotwright.workflows.sweep import poll
 
 
 @contextmanager
@@ -84,8 +85,15 @@ def rows_conditional() -> Iterator[None]:
 
 @contextmanager
 def orphans_found() -> Iterator[None]:
-    """An instance that nothing uses is left, be it of a launch or not."""
-    with patch.object(assignment, "_terminate", lambda *_: 0), patch.object(workflow, "find_orphan", lambda *_: None):
+    """An instance that neither a row nor a NodeClaim names is left."""
+    with patch.object(workflow, "find_orphan", lambda *_: None):
+        yield
+
+
+@contextmanager
+def surplus_terminated() -> Iterator[None]:
+    """An instance of a launch that none of its NodeClaims uses is left."""
+    with patch.object(assignment, "_terminate", lambda *_: 0):
         yield
 
 
@@ -109,6 +117,20 @@ def uid_stated() -> Iterator[None]:
 def emptiness_seen_twice() -> Iterator[None]:
     """A node is not looked at again when it is closed to pods."""
     with patch.object(emptiness, "keeps_node", lambda *_: False):
+        yield
+
+
+@contextmanager
+def budgets_asked() -> Iterator[None]:
+    """As many nodes go as are empty."""
+    with patch.object(budgets, "remaining_disruptions", lambda *_, **__: budgets.UNLIMITED):
+        yield
+
+
+@contextmanager
+def timers_rung() -> Iterator[None]:
+    """The sweep does not ring for rows whose time has come."""
+    with patch.object(poll, "_ring_due", lambda *_: None):
         yield
 
 

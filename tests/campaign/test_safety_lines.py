@@ -1,11 +1,13 @@
 """Does the campaign notice when a safety line is missing? Each is taken out, and an invariant must report it."""
 
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.campaign import invariants, safety_lines
+from tests.campaign import invariants, runs, safety_lines
+from tests.campaign.__main__ import main
 from tests.campaign.invariants import Invariant
 from tests.campaign.runs import run_campaign, shrink
 
@@ -24,8 +26,11 @@ STEPS = 6_000
         (safety_lines.drained_first, invariants.PodsAreAsked),
         (safety_lines.terminated_first, invariants.InstancesEndFirst),
         (safety_lines.orphans_found, invariants.NoLeak),
+        (safety_lines.surplus_terminated, invariants.SurplusEnds),
         (safety_lines.uid_stated, invariants.UidsStated),
         (safety_lines.emptiness_seen_twice, invariants.BudgetsKept),
+        (safety_lines.budgets_asked, invariants.BudgetsKept),
+        (safety_lines.timers_rung, invariants.RowsEnd),
     ],
     ids=lambda value: value.__name__ if value.__module__ == safety_lines.__name__ else "",
 )
@@ -49,3 +54,22 @@ def test_a_failing_episode_is_shrunk_to_what_breaks_the_invariant() -> None:
     assert shrunk.violation.invariant == failure.result.violation.invariant
     assert len(shrunk.happened) < len(failure.result.happened)
     assert not left_out & shrunk.happened.keys()
+
+
+def test_the_command_that_is_printed_replays_the_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A failure at the last rest too: load and faults stop after the same step."""
+    monkeypatch.setattr(runs, "SHRINKING_RUNS", 0)
+    with safety_lines.timers_rung():
+        assert main(["--seed", "1", "--steps", str(STEPS)]) == 1
+        (first, command, *_) = _failure(capsys.readouterr().out)
+        arguments = command.removeprefix('Replay: make campaign ARGS="').removesuffix('"')
+        assert main(shlex.split(arguments)) == 1
+    assert _failure(capsys.readouterr().out)[:2] == [first, command]
+
+
+def _failure(printed: str) -> list[str]:
+    """What did not hold, and the command."""
+    held, _, rest = printed.partition("\nNot held: ")[2].partition("\nReplay: ")
+    return [held, "Replay: " + rest.partition("\n")[0], rest]

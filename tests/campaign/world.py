@@ -6,7 +6,10 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from spotwright.errors import ApiError
+import msgspec
+
+from spotwright import sqs_batch
+from spotwright.errors import ApiError, InvalidRequest
 from spotwright.model.snapshot import Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
@@ -21,6 +24,7 @@ VISIBILITY: Final = timedelta(seconds=180)
 CATALOG_KEY: Final = "catalogs/given"
 # Plans of this size need no search; what is tried here is not the planner.
 WORK_UNITS: Final = 500
+MESSAGE_REFUSED: Final = "message as long as SQS takes, refused"
 
 type Work = Callable[[], object]
 
@@ -28,7 +32,8 @@ type Work = Callable[[], object]
 class CampaignWorld(World):
     """``invocations``: how they ended, by function and end. ``notices``: EventBridge's messages for ``interrupt``.
 
-    ``struck``: how often each kind of fault took effect. ``errors``: what ended an invocation and is no answer of an
+    ``struck``: how often each kind of fault took effect; ``met``: how often what is named in ``limits.MET`` was met.
+    ``errors``: what ended an invocation and is no answer of an
     API. ``table_lost_at``: epoch milliseconds, 0 = never. ``torn_out``: instances whose NodeClaim somebody removed
     without its finalizer; nobody drains them, as in Karpenter.
     """
@@ -43,6 +48,7 @@ class CampaignWorld(World):
         self.errors: list[Exception] = []
         self.notices: list[tuple[int, Work]] = []
         self.struck: Counter[str] = Counter()
+        self.met: Counter[str] = Counter()
         self._armed: list[tuple[str, CallFault]] = []
         self._next_seconds: tuple[str, float] | None = None
         self.table_lost_at = 0
@@ -162,7 +168,21 @@ class CampaignWorld(World):
             self.doorbells.messages.remove(message)
         return tuple(message.doorbell for message in taken)
 
-    def invoke_queue(self, queue: str, bells: tuple[Doorbell, ...]) -> None:
+    def _is_accepted(self, bell: Doorbell) -> bool:
+        """Whether the handler takes the message; one that is none is set aside by SQS when it was refused often."""
+        try:
+            sqs_batch.parse_doorbell(
+                msgspec.json.encode(bell).decode(), kinds=(bell.kind,), clusters=(self.cluster.name,)
+            )
+        except InvalidRequest:
+            self.met[MESSAGE_REFUSED] += 1
+            return False
+        return True
+
+    def invoke_queue(self, queue: str, messages: tuple[Doorbell, ...]) -> None:
+        bells = tuple(filter(self._is_accepted, messages))
+        if not bells:
+            return
         if queue == "catalog":
             self._read_catalog()
             return
