@@ -349,6 +349,19 @@ def test_a_kind_that_falls_silent_stops_the_heartbeat() -> None:
     assert not scene.loop.cache.is_synced(scene.now)
 
 
+def test_a_new_list_is_no_contact_before_its_end() -> None:
+    """What was deleted is not known before."""
+    scene = Scene().start()
+    scene.now += STALE_SECONDS + 1
+    for kind in WATCHED_KINDS:
+        scene.loop.updates.put(ListedPage("Node", (), "2") if kind.name == "Node" else Bookmark(kind.name, "1"))
+    scene.loop.run_once()
+    assert not scene.loop.cache.is_synced(scene.now)
+    scene.loop.updates.put(ListEnd("Node", frozenset(), "2"))
+    scene.loop.run_once()
+    assert scene.loop.cache.is_synced(scene.now)
+
+
 def test_pods_that_wait_while_a_kind_is_silent_make_no_heartbeat() -> None:
     """It would name the last state, which the silent kind may have outgrown, as the newest."""
     scene = Scene().start()
