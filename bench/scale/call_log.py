@@ -10,14 +10,19 @@ type Call = dict[str, Any]
 
 
 class CallLog:
-    """The calls from now on. A line that is being written is left for the next look."""
+    """The calls from now on. A line that is being written is left for the next look; one that was, when this began, is
+    left out.
+    """
 
     def __init__(self, file: Path) -> None:
-        self._file, self._from = file, file.stat().st_size
+        self._file, self._from = file, max(0, file.stat().st_size - 1)
 
     def calls(self) -> Iterator[Call]:
         with self._file.open("rb") as file:
             file.seek(self._from)
+            # From the last byte that was there on: the end of a line, or the rest of one.
+            if self._from:
+                file.readline()
             for line in file:
                 if line.endswith(b"\n"):
                     yield json.loads(line)

@@ -157,6 +157,16 @@ def test_calls_are_read_from_now_on_and_only_whole_lines(tmp_path: Path) -> None
     assert asked_at(bought) == datetime(2026, 1, 1, 0, 0, 9, 500_000, tzinfo=UTC).timestamp()
 
 
+def test_a_call_that_was_being_written_at_the_beginning_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "calls.jsonl"
+    file.write_text('{"action": "PutItem"}\n{"action": "Put')
+    log = CallLog(file)
+    assert list(log.calls()) == []
+    with file.open("a") as out:
+        out.write('Object"}\n{"action": "GetItem"}\n')
+    assert list(log.calls()) == [{"action": "GetItem"}]
+
+
 def test_plans_of_notices_are_counted_in_the_log() -> None:
     line = json.dumps({"message": DECIDED_ON_INTERRUPTION.message, "decision": "d", "nodeclaims": 47})
     assert planned(f'START\n{line}\n{{"message":"tainted node"}}\n{line}\n') == [47, 47]
