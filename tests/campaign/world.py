@@ -15,6 +15,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.state import DoorbellMessage
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.campaign.calls import CallFault, Calls, WatchedPorts
 
@@ -186,10 +187,20 @@ class CampaignWorld(World):
         if queue == "catalog":
             self._read_catalog()
             return
-        work = self.functions()[queue]
-        if not self._run(queue, lambda: work(bells)):
+        failed: list[Doorbell] = []
+        if not self._run(queue, lambda: self._work(queue, bells, failed)):
             at = self.clock.milliseconds() + int(VISIBILITY.total_seconds() * 1000)
-            self.doorbells.messages.extend(DoorbellMessage(queue, bell, at) for bell in bells)
+            self.doorbells.messages.extend(DoorbellMessage(queue, bell, at) for bell in failed or bells)
+
+    def _work(self, queue: str, bells: tuple[Doorbell, ...], failed: list[Doorbell]) -> None:
+        """As the handlers: ``lifecycle`` says which doorbells failed, and only their messages come back."""
+        if queue not in ("lifecycle", "notices"):
+            self.functions()[queue](bells)
+            return
+        failures = step_doorbells(self.ports, bells, now=self.clock.now(), seconds_left=self.seconds_left)
+        failed.extend(failures)
+        for failure in failures.values():
+            raise failure
 
     def _read_catalog(self) -> None:
         """The function ``catalog``, as far as others need it: a lost table gets its key again."""
