@@ -6,13 +6,17 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.lifecycle.liveness import LAUNCH_TIMEOUT
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.launch.decisions import REPLACEMENT_TIMEOUT
+from spotwright.workflows.lifecycle.launch.phases import STALE_AFTER
 from spotwright.workflows.planning import overlay
+from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.planning.overlay import BehindError, lay_over, to_snapshot
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, epoch_ms
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -170,6 +174,11 @@ def test_the_pods_of_a_node_that_is_read_are_those_of_the_api_server(world: Worl
     snapshot = laid_over(world, late, nodes_read=[claim.node_name])
     assert [pod.node_name for pod in snapshot.pods] == [claim.node_name]
     assert [node.name for node in snapshot.nodes] == [claim.node_name]
+
+
+@pytest.mark.parametrize("longest", [STALE_AFTER, REPLACEMENT_TIMEOUT, LAUNCH_TIMEOUT])
+def test_rows_are_looked_at_for_longer_than_a_state_may_lack_what_they_did(longest: timedelta) -> None:
+    assert longest + IN_CONTACT + FRESH < overlay.RECENT
 
 
 def test_the_volume_claim_of_a_pod_that_came_since_is_read(world: World) -> None:

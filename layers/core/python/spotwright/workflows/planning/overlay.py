@@ -28,7 +28,9 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, epoch_ms
 
-# Rows that were created in this time may have made something that a state does not show: longer than a launch takes.
+# Rows that were created in this time may have made something that a state does not show. What a launch or a command
+# does, it does within ten minutes; and a state may lack what happened since the last contact with a watch, which may be
+# older than the time at which it was taken (cluster_state.IN_CONTACT), and that time by cluster_state.FRESH.
 RECENT: Final = timedelta(minutes=20)
 # Claims of a launch that ended in this time are taken from its row, where they are too many to be read.
 SETTLING: Final = timedelta(seconds=90)
