@@ -9,13 +9,15 @@ import msgspec
 import pytest
 
 from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.dynamodb.cluster_facts import ClusterFactsRow
 from spotwright.adapters.aws.dynamodb.state import DynamoState
+from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.aws.instance_types import offering_health, subnet_addresses
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict, InvalidRequest, Unavailable
-from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
+from spotwright.model.ec2.fleet import ClusterFacts, FleetError, Instance, OfferingHealth
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
@@ -277,6 +279,15 @@ def test_what_launches_took_of_a_subnet_is_remembered(state: StatePort) -> None:
     state.save_offering_health(row)
     (health,) = [stored for stored in state.offering_health(10**12) if stored.key == row.key]
     assert health.subnet == row.subnet
+
+
+def test_what_eks_said_of_a_cluster_is_kept(local_aws: LocalAws, table: str) -> None:
+    row = ClusterFactsRow(Table(local_aws.client("dynamodb"), table), next(NAMES))  # type: ignore[arg-type]
+    assert row.read() is None
+    for version in ("1.34", "1.35"):
+        facts = ClusterFacts("c", "https://a", "ca", version, "10.100.0.0/16", "vpc-1", arn="arn:aws:eks:r:1:cluster/c")
+        row.write(facts)
+        assert row.read() == facts
 
 
 def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:

@@ -4,6 +4,7 @@ import gc
 import json
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,19 @@ from spotwright.model.ec2.fleet import ClusterFacts
 
 NAMES = [f"cluster-{number}" for number in range(10)]
 MINUTES = 60
+
+
+class KeptFacts:
+    """The row of facts, in memory."""
+
+    def __init__(self, rows: dict[str, ClusterFacts], table: object, cluster: str) -> None:
+        self._rows, self._cluster = rows, cluster
+
+    def read(self) -> ClusterFacts | None:
+        return self._rows.get(self._cluster)
+
+    def write(self, facts: ClusterFacts) -> None:
+        self._rows[self._cluster] = facts
 
 
 @pytest.fixture
@@ -31,6 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(cluster_clients, "_kept", {})
     monkeypatch.setattr(clients, "eks", lambda role: None)
     monkeypatch.setattr(clients, "client", lambda service: None)
+    monkeypatch.setattr(cluster_clients, "ClusterFactsRow", partial(KeptFacts, {}))
     seconds = [1000.0]
     monkeypatch.setattr(cluster_clients, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     return seconds
@@ -99,6 +114,33 @@ def test_while_eks_does_not_answer_what_it_said_before_is_used(
     assert versions == ["1.34", "1.34", "1.34", "1.35"]
     message = "EKS does not describe the cluster, what it said before is used"
     assert [record.getMessage() for record in caplog.records] == [message] * 2
+
+
+def test_a_process_that_begins_while_eks_does_not_answer_uses_what_the_catalog_function_kept(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = ClusterFacts("cluster-0", "https://a", "", "1.34", "10.100.0.0/16", "vpc-1")
+
+    def describe(client: object, name: str) -> ClusterFacts:
+        if not answers:
+            raise Unavailable("no answer")
+        return facts
+
+    def begin(function: str) -> ClusterFacts:
+        monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", function)
+        monkeypatch.setattr(cluster_clients, "_kept", {})
+        return cluster_clients.ports("cluster-0").facts
+
+    monkeypatch.setattr(cluster_clients, "describe_cluster", describe)
+    answers = True
+    assert begin("provision") == facts
+    answers = False
+    with pytest.raises(Unavailable):
+        begin("provision")
+    answers = True
+    assert begin("catalog") == facts
+    answers = False
+    assert begin("provision") == begin("lifecycle") == facts
 
 
 def test_a_process_keeps_one_set_of_ports_for_each_cluster_however_long_it_lives(clock: list[float]) -> None:

@@ -13,7 +13,9 @@ from typing import Final
 
 from spotwright import settings
 from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.dynamodb.cluster_facts import ClusterFactsRow
 from spotwright.adapters.aws.dynamodb.state import DynamoState
+from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.adapters.aws.ec2.instances import Ec2
 from spotwright.adapters.aws.eks.cluster_facts import describe_cluster
 from spotwright.adapters.aws.eks.token import RENEW_AFTER_SECONDS, kubernetes_token
@@ -36,6 +38,8 @@ log: Final = logging.getLogger("spotwright.composition")
 FACTS_SECONDS: Final = 600
 # The functions that change EC2 resources, claims or nodes; other functions only read the cluster.
 ACTING_FUNCTIONS: Final = frozenset({"lifecycle", "catalog"})
+# The function that keeps what EKS says of a cluster; it runs every few minutes.
+KEEPS_FACTS: Final = "catalog"
 
 
 class ClusterClients:
@@ -58,14 +62,25 @@ class ClusterClients:
 
     @cached_property
     def facts(self) -> ClusterFacts:
-        """What EKS says of the cluster; while it does not answer, what it said before, which seldom changes."""
+        """What EKS says of the cluster; while it does not answer, what it said before, which seldom changes.
+
+        The catalog function keeps what it said for processes that begin meanwhile.
+        """
         try:
-            return describe_cluster(clients.eks(self.role_arn), self._name)
+            facts = describe_cluster(clients.eks(self.role_arn), self._name)
         except ApiError as error:
-            if self._known_facts is None:
+            known = self._known_facts or self._kept_facts.read()
+            if known is None:
                 raise
             log_line(log, log_lines.CLUSTER_NOT_DESCRIBED, cluster=self._name, code=error.code, error=str(error))
-            return self._known_facts
+            return known
+        if _function_name() == KEEPS_FACTS:
+            self._kept_facts.write(facts)
+        return facts
+
+    @property
+    def _kept_facts(self) -> ClusterFactsRow:
+        return ClusterFactsRow(Table(clients.client("dynamodb"), self._deployed.table), self._name)
 
     def facts_so_far(self) -> ClusterFacts | None:
         """The facts, if they were read already; those from before, if there are any."""
@@ -142,10 +157,14 @@ def _catalogs(bucket: str) -> Catalogs:
     return Catalogs(S3Blobs(clients.client("s3"), bucket=bucket, cluster=""))
 
 
+def _function_name() -> str:
+    return os.environ.get("POWERTOOLS_SERVICE_NAME", "")
+
+
 def _make(cluster: str, known_facts: ClusterFacts | None) -> ClusterClients:
     deployed = _environment()
     own = deployed.clusters[cluster]
-    acting = os.environ.get("POWERTOOLS_SERVICE_NAME", "") in ACTING_FUNCTIONS
+    acting = _function_name() in ACTING_FUNCTIONS
     return ClusterClients(cluster, deployed, own.act_role_arn if acting else own.read_role_arn, known_facts)
 
 

@@ -27,7 +27,7 @@ WORK_FAILED: Final = LogLine(
 CLUSTER_NOT_DESCRIBED: Final = LogLine(
     _WARNING, "EKS does not describe the cluster, what it said before is used", ("cluster", "code", "error"),
     when="eks:DescribeCluster failed, which is called every ten minutes. A process that called it before goes on with"
-    " that answer; one that is new can do nothing.",
+    " that answer, one that is new with the one that the catalog function kept; without it, it can do nothing.",
     remedy="If it lasts, the error says whether the function's role lacks the right or EKS does not answer.",
 )
 
