@@ -1,10 +1,14 @@
 """Subnets with few free addresses: they are not asked for again and again, and pods land where there is room."""
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from spotwright.aws.nodeclass.readiness import DiscoveredSubnet
+from spotwright.errors import Unavailable
+from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.karpenter.nodeclass import Subnet
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -73,6 +77,30 @@ def test_a_description_shows_what_earlier_launches_really_took(world: World) -> 
     assert pods_one_after_another(world, 1)[SMALL] == 1
     world.run(180)
     assert pods_one_after_another(described(world, subnet_a=10), 2)[SMALL] == 2
+
+
+@pytest.mark.usefixtures("first_zone_is_cheapest")
+def test_a_launch_that_ec2_has_not_answered_yet_counts(world: World) -> None:
+    """Another launch looks for a subnet beside it."""
+    usual, tokens = described(world, subnet_a=11).ec2.create_fleet, list[str]()
+
+    def answer_the_second(request: Mapping[str, Any]) -> FleetResult:
+        tokens.append(request["ClientToken"])
+        if tokens[-1] == tokens[0] and not world.ec2.requests:
+            raise Unavailable("no answer")
+        return usual(request)
+
+    world.ec2.create_fleet = answer_the_second  # type: ignore[method-assign]
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    world.run(2)
+    assert not world.ec2.requests
+    world.deploy(builders.pod("other", cpu_millicores=1800), 1)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 2)
+    named = [
+        {option["SubnetId"] for config in request["LaunchTemplateConfigs"] for option in config["Overrides"]}
+        for request in world.ec2.requests
+    ]
+    assert [SMALL in subnets for subnets in named] == [False, True]
 
 
 @pytest.mark.usefixtures("first_zone_is_cheapest")
