@@ -65,5 +65,34 @@ def test_the_cheapest_cover_is_found(
     assert found <= min([*possible, below])
 
 
+def offered_in_turn(below: int, searches: int) -> list[list[list[int]]]:
+    """The covers that each of several searches of few steps offers: of 40 large shapes, and a small one, number 40."""
+    large = [Shape(n, 400 + n, (39 + n % 3, 41 - n % 3), (0,)) for n in range(40)]
+    offered = list[list[int]]()
+
+    def keep(offerings: Sequence[int]) -> None:
+        offered.append([*offerings])
+
+    search = CoverSearch([*large, Shape(40, 100, (10, 10), (0,))], [[5.0, 4.9]], below, keep)
+    by_search = list[list[list[int]]]()
+    for _ in range(searches):
+        search.search([(170, 170)], 300, ENOUGH)
+        by_search.append(offered.copy())
+        offered.clear()
+    return by_search
+
+
+def test_few_steps_are_shared_among_covers_that_begin_differently() -> None:
+    [offered] = offered_in_turn(1_900, 1)
+    assert len({cover[0] for cover in offered}) > 1
+
+
+def test_every_other_search_begins_with_the_shape_that_wastes_least() -> None:
+    """The large shapes are so many that no search comes to the small one after them."""
+    largest_first, least_waste_first = offered_in_turn(1_800, 2)
+    assert [40] * 17 in least_waste_first
+    assert [40] * 17 not in largest_first
+
+
 def test_a_search_ends_where_shapes_are_far_too_small() -> None:
     assert cheapest_cover([Shape(0, 1, (1, 1), (0,))], [(10_000, 1)], 20_000) == (20_000, False)

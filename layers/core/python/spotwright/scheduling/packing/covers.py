@@ -12,6 +12,8 @@ from spotwright.scheduling.offerings.pool_types import Vector
 
 # Covers of more nodes are left out: a group of few nodes is seldom worth so many, and each is a call within a call.
 _MOST_NODES: Final = 100
+# Of the steps that are left, all covers that begin alike get one in so many; others begin with the rest.
+_SHARE_OF_STEPS: Final = 2
 
 
 class Shape:
@@ -51,28 +53,34 @@ class CoverSearch:
         self._priced = [(dimension, price) for dimension, price in enumerate(self._shadow_prices) if price]
         self._by_price = sorted(shapes, key=lambda shape: (shape.price, shape.offering))
         self._prices = [shape.price for shape in self._by_price]
-        by_worth = sorted((-self._worth(shape.room), shape.offering, shape) for shape in shapes)
-        self._by_worth = [(shape, shape.price + negated) for negated, _, shape in by_worth]
+        surcharges = [(shape, shape.price - self._worth(shape.room)) for shape in shapes]
+        # The orders in which shapes are added, in turn by search: largest first, and those that waste least.
+        self._orders = (
+            sorted(surcharges, key=lambda entry: (-self._worth(entry[0].room), entry[0].offering)),
+            sorted(surcharges, key=lambda entry: (entry[1] / entry[0].price, entry[0].offering)),
+        )
+        self._searches = 0
         self._of_row: list[list[tuple[Shape, float]]] = []
         self._disjoint = set[int]()
         self._chosen: list[int] = []
         self._most_evaluated = self._packings_left = 0
-        self._too_many_nodes = False
+        self._is_incomplete = False
 
     def search(self, demand: Sequence[Vector], most_evaluated: int, most_packings: int) -> bool:
         """``demand``: amounts of each resource and hosts, by row: for pods that are limited to some offerings, and for
         all pods last. True when no cover was left out for want of steps or packings, or for its number of nodes."""
-        self._too_many_nodes = False
+        self._is_incomplete = False
         self._most_evaluated, self._packings_left = self.evaluated + most_evaluated, most_packings
         gap = self.below - self._worth(demand[-1])
-        usable = [(shape, surcharge) for shape, surcharge in self._by_worth if surcharge < gap]
+        usable = [(shape, surcharge) for shape, surcharge in self._orders[self._searches % 2] if surcharge < gap]
+        self._searches += 1
         self._of_row = [
             [(shape, surcharge) for shape, surcharge in usable if row in shape.rows] for row in range(len(demand))
         ]
         self._disjoint = self._disjoint_rows(len(demand) - 1)
         if gap > 0:
             self._branch(list(demand), 0, self._of_row[0], 0)
-        return not self._is_over() and not self._too_many_nodes
+        return not self._is_over() and not self._is_incomplete
 
     def _disjoint_rows(self, last: int) -> set[int]:
         """Rows for which no two count the same shape."""
@@ -121,7 +129,7 @@ class CoverSearch:
         if row == last:
             self._offer_last_shape(missing[last], cost, least)
         if len(self._chosen) >= _MOST_NODES:
-            self._too_many_nodes = True
+            self._is_incomplete = True
             return
         alone = row in self._disjoint
         later = sum([self._least_cost(missing[other]) for other in self._disjoint if other > row]) if alone else 0.0
@@ -139,10 +147,20 @@ class CoverSearch:
             for other in shape.rows:
                 rows[other] = tuple(map(sub, missing[other], room))
             self._chosen.append(shape.offering)
-            self._branch(rows, row, shapes[place:], cost + shape.price)
+            self._branch_within_share(rows, row, shapes[place:], cost + shape.price)
             self._chosen.pop()
             if self._is_over():
                 return
+
+    def _branch_within_share(
+        self, missing: list[Vector], row: int, shapes: Sequence[tuple[Shape, float]], cost: int
+    ) -> None:
+        """Spend a share of the steps that are left, so that covers which begin otherwise are tried too."""
+        most_evaluated = self._most_evaluated
+        self._most_evaluated = self.evaluated + (most_evaluated - self.evaluated) // _SHARE_OF_STEPS + 1
+        self._branch(missing, row, shapes, cost)
+        self._is_incomplete = self._is_incomplete or self._is_over()
+        self._most_evaluated = most_evaluated
 
     def _offer_last_shape(self, missing: Vector, cost: int, least: float) -> None:
         """Offer the cheapest shape that covers what is missing."""
