@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from bench.realistic_objects import Object
 from bench.scale.objects import NAMESPACES, new_node, new_pod, pod_path
-from local.kubernetes.api import KubernetesApi
+from local.kubernetes.api import ATTEMPTS, ApiError, ApiUnavailable, KubernetesApi
 
 # More do not help: this process and the API server share the machine.
 _AT_ONCE: Final = 8
@@ -46,20 +47,35 @@ class Filler:
     def _prepare(self) -> None:
         """Namespaces with the service accounts that pods need."""
         for name in NAMESPACES:
-            self._apis.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+            self._create("/api/v1/namespaces", {"metadata": {"name": name}})
             accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
-            self._apis.api.create(accounts, {"metadata": {"name": "default"}})
+            self._create(accounts, {"metadata": {"name": "default"}})
 
     def _create_node(self, number: int) -> None:
         node = new_node(number)
-        self._apis.api.create("/api/v1/nodes", node)
+        self._create("/api/v1/nodes", node)
         # Each new node has the taint not-ready until the node controller has looked at it, which is held meanwhile.
         self._apis.api.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"taints": None}})
 
     def _create_pod(self, number: int) -> None:
         pod, status = new_pod(number)
-        self._apis.api.create(pod_path(number).rpartition("/")[0], pod)
+        self._create(pod_path(number).rpartition("/")[0], pod)
         self._apis.api.patch(f"{pod_path(number)}/status", {"status": status})
+
+    def _create(self, path: str, value: Object) -> None:
+        """Try again while a busy API server gives no answer; what an attempt without answer created is there."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self._apis.api.create(path, value)
+            except ApiUnavailable:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            except ApiError as error:
+                if error.reason != "AlreadyExists" or not attempt:
+                    raise
+                return
+            else:
+                return
 
 
 def side_by_side(create: Callable[[int], object], numbers: Iterable[int]) -> None:

@@ -152,6 +152,21 @@ def test_instances_are_bought_before_nominations_are_stored(world: World) -> Non
     assert len(world.state.nominations()) == 50
 
 
+def test_a_launch_that_fails_keeps_no_decision_waiting(world: World) -> None:
+    def fail(_: LaunchRow) -> None:
+        raise ValueError("not foreseen")
+
+    for number in range(2):
+        made = (node(*pods(2, start=2 * number)),)
+        waiting = dict.fromkeys(made[0].pods, UID)
+        commit(world, f"d{number}", *group_into_launches(f"d{number}", Plan(new_nodes=made), waiting))
+    with pytest.raises(ValueError, match="not foreseen"):
+        act_on_decisions(world.ports, now=world.clock.now(), buy=fail)
+    assert not world.state.cluster().pending_decisions
+    assert len(world.state.launches()) == len(world.state.nominations()) == 2
+    assert {row.due for row in world.state.launches()} != {0}
+
+
 def test_what_is_history_holds_neither_pods_nor_requests(world: World) -> None:
     """Finished rows stay for a day, and every plan passes over them."""
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)

@@ -45,9 +45,10 @@ def act_on_decisions(
     As soon as the rows of its launches are there, the first launch of all is handed to ``buy``, and the others are rung
     for, so that they run at the same time. Commands and nominations come after that: nobody needs them before a node
     joins, and while they are missing the decision stays committed, so that they are written later if this ends here.
-    Without time the rest is left to the next invocation. ``queue``: where launches are rung for, lifecycle or notices.
+    What ``buy`` raises is raised last: its launch has a row with a timer, and no decision waits for it. Without time
+    the rest is left to the next invocation. ``queue``: where launches are rung for, lifecycle or notices.
     """
-    is_begun = False
+    is_begun, failures = False, list[Exception]()
     for key in ports.state.cluster().pending_decisions:
         decision = _read(ports, key)
         if decision is not None:
@@ -57,12 +58,17 @@ def act_on_decisions(
             ring_lifecycle(ports, "launch", [row.id for row in others], queue=queue)
             for row in first:
                 is_begun = True
-                buy(row)
+                try:
+                    buy(row)
+                except Exception as failure:  # noqa: BLE001 one launch must not keep other decisions
+                    failures.append(failure)
             _create_commands(ports, decision, now)
             if not _create_nominations(ports, decision, {row.id for row in launches}, seconds_left):
                 ring_lifecycle(ports, "decision", [decision.id])
                 break
         ports.state.mark_acted(key)
+    if failures:
+        raise failures[0]
     return is_begun
 
 
