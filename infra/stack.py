@@ -199,6 +199,7 @@ class SpotwrightStack(Stack):
 
     def _outputs(self) -> None:
         outputs: Mapping[str, str] = {
+            "Clusters": ",".join(cluster.name for cluster in self.config.clusters),
             "TableName": self.state.table.table_name,
             "BucketName": self.state.bucket.bucket_name,
             **({"MemoryTableName": self.config.memory_table} if self.config.memory_table else {}),

@@ -29,6 +29,7 @@ Resources:
       AttributeDefinitions: [{AttributeName: pk, AttributeType: S}, {AttributeName: sk, AttributeType: S}]
       KeySchema: [{AttributeName: pk, KeyType: HASH}, {AttributeName: sk, KeyType: RANGE}]
 Outputs:
+  Clusters: {Value: "dev,production"}
   TableName: {Value: !Ref Table}
   ProvisionQueueUrl: {Value: "https://queues/provision"}
   LifecycleQueueUrl: {Value: "https://queues/lifecycle"}
@@ -129,6 +130,19 @@ def test_a_pause_holds_until_it_is_resumed(aws: boto3.Session, capsys: pytest.Ca
         assert run("resume", "--cluster", "dev") == 0
     assert paused(aws) is None
     assert "dev is resumed" in capsys.readouterr().out
+
+
+def test_a_cluster_that_the_stack_does_not_have_is_not_said_to_be_paused(
+    aws: boto3.Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("pause", "resume"):
+        assert run(command, "--cluster", "prodution") == 1
+        told = capsys.readouterr()
+        assert (
+            told.err
+            == f"spotwright {command}: stack Spotwright-main has no cluster prodution; it has dev, production\n"
+        )
+        assert not told.out
 
 
 def test_a_region_is_read_from_either_variable(

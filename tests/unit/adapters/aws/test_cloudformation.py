@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.adapters.aws.cloudformation import stack_outputs
+from spotwright.adapters.aws.cloudformation import cluster_outputs, stack_outputs
 from spotwright.errors import NotFound
 
 
@@ -28,3 +28,15 @@ def test_a_stack_of_somebody_else_is_said_to_be_none_of_ours(client: Any) -> Non
     with pytest.raises(NotFound) as refused:
         stack_outputs(client, "website")
     assert str(refused.value) == ("stack website has no output TableName: it is not Spotwright's, or not deployed yet")
+
+
+@pytest.mark.parametrize("clusters", [{"Clusters": "blue,green"}, {}])
+def test_a_cluster_of_the_stack_is_known_also_where_an_earlier_version_does_not_say(clusters: dict[str, str]) -> None:
+    client: Any = Stacks(TableName="table", **clusters)
+    assert cluster_outputs(client, "cell", "green")["TableName"] == "table"
+
+
+def test_a_cluster_that_the_stack_does_not_have_is_refused() -> None:
+    client: Any = Stacks(TableName="table", Clusters="blue,green")
+    with pytest.raises(NotFound, match="stack cell has no cluster gren; it has blue, green"):
+        cluster_outputs(client, "cell", "gren")

@@ -7,6 +7,8 @@ from spotwright.errors import ApiError, NotFound
 
 # Every cell's stack has this output.
 _EVERY_CELL_HAS: Final = "TableName"
+# The names of its clusters, with commas between; a stack of an earlier version does not say.
+_CLUSTERS: Final = "Clusters"
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.client import CloudFormationClient
@@ -25,4 +27,13 @@ def stack_outputs(cloudformation: "CloudFormationClient", stack: str) -> dict[st
     outputs = {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", ())}
     if _EVERY_CELL_HAS not in outputs:
         raise NotFound(f"stack {stack} has no output {_EVERY_CELL_HAS}: it is not Spotwright's, or not deployed yet")
+    return outputs
+
+
+def cluster_outputs(cloudformation: "CloudFormationClient", stack: str, cluster: str) -> dict[str, str]:
+    """``stack_outputs`` of the stack that a cluster belongs to. Raises NotFound where the stack has other clusters."""
+    outputs = stack_outputs(cloudformation, stack)
+    clusters = outputs.get(_CLUSTERS, cluster).split(",")
+    if cluster not in clusters:
+        raise NotFound(f"stack {stack} has no cluster {cluster}; it has {', '.join(clusters)}", code="NoSuchCluster")
     return outputs

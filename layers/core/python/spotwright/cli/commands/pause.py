@@ -27,14 +27,18 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0: done; 1: the stack or its table cannot be reached. ``arguments.verb``: pause or resume."""
+    """0: done; 1: the stack or its table cannot be reached, or the stack has no such cluster.
+
+    ``arguments.verb``: pause or resume.
+    """
     from spotwright.adapters.aws import clients
-    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.cloudformation import cluster_outputs
     from spotwright.adapters.aws.dynamodb.pause import PauseRow
     from spotwright.errors import ApiError
 
     try:
-        outputs = stack_outputs(clients.client("cloudformation", region=arguments.region), arguments.stack)
+        cloudformation = clients.client("cloudformation", region=arguments.region)
+        outputs = cluster_outputs(cloudformation, arguments.stack, arguments.cluster)
         dynamodb = clients.client("dynamodb", region=arguments.region)
         row = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
         if arguments.verb == "pause":
