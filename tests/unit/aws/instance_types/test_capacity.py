@@ -21,6 +21,7 @@ from spotwright.model.karpenter.nodeclass import (
     NetworkInterface,
     PlacementGroup,
 )
+from spotwright.model.requirements import Requirement
 from tests.unit.aws.samples import ec2_says, nodeclass, region, type_of
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_types.json").read_text())
@@ -33,6 +34,7 @@ NOT_IN_REFERENCE = {
     type_labels.NITRO_SANDBOX_LABEL,
     labels.INSTANCE_PREFIX + "tenancy",
 }
+HYPERVISOR = labels.INSTANCE_PREFIX + "hypervisor"
 
 
 @cache
@@ -55,8 +57,14 @@ def test_a_type_has_the_labels_of_the_reference(name: str) -> None:
         published()[name], region="r", zones=("z",), capacity_types=("spot",)
     ).labels()
     assert {key: value for key, value in requirements.items() if key not in NOT_IN_REFERENCE} == {
-        key: value for key, value in expected.items() if value
+        key: value for key, value in expected.items() if value or key == HYPERVISOR
     }
+
+
+def test_bare_metal_has_a_hypervisor_without_a_name() -> None:
+    """Pods that want any hypervisor label get such a node, those that want none do not, as with Karpenter."""
+    stated = type_labels.type_requirements(published()["c6g.metal"], region="r", zones=("z",), capacity_types=("spot",))
+    assert stated.get(HYPERVISOR) == Requirement(HYPERVISOR, False, frozenset(("",)))
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCE))

@@ -1,5 +1,7 @@
 """The labels of an instance type: every type states every label, DoesNotExist where it has none.
 
+A type on bare metal has the label of its hypervisor, with an empty value, as with Karpenter.
+
 Source: Karpenter's published instance types reference; EC2's own figures under Karpenter's names.
 """
 
@@ -13,6 +15,7 @@ from spotwright.model.karpenter.nodeclass import CapacityReservation, PlacementG
 from spotwright.model.requirements import Requirement, Requirements
 
 NITRO_SANDBOX_LABEL: Final = "karpenter.k8s.aws/nitro-sandbox"
+_MAY_BE_EMPTY: Final = labels.INSTANCE_PREFIX + "hypervisor"
 _SHAPE: Final = re.compile(r"^(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+).*\.")
 _GPU: Final = ("gpu-name", "gpu-manufacturer", "gpu-count", "gpu-memory")
 _ACCELERATOR: Final = ("accelerator-name", "accelerator-manufacturer", "accelerator-count")
@@ -49,7 +52,8 @@ def type_requirements(
     )
     requirements = {key: Requirement(key, False, values) for key, values in multi_valued.items()}
     requirements |= {
-        key: Requirement(key, False, frozenset((value,) if value else ())) for key, value in single_valued.items()
+        key: Requirement(key, False, frozenset((value,) if value or key == _MAY_BE_EMPTY else ()))
+        for key, value in single_valued.items()
     }
     return Requirements({key: requirements[key] for key in sorted(requirements)})
 
