@@ -29,7 +29,7 @@ def new_node(number: int) -> Object:
     """A node that no NodeClaim stands for, as one of a managed node group: nobody but its users removes it."""
     node = listed_node(number)
     metadata = _without(node["metadata"], *_SERVER_METADATA, "finalizers")
-    metadata["labels"] = _without(metadata["labels"], "karpenter.sh/nodepool")
+    metadata["labels"] = _without(metadata["labels"], "karpenter.sh/nodepool") | {"eks.amazonaws.com/nodegroup": "all"}
     spec = _without(node["spec"], "podCIDR")
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": node["status"]}
 

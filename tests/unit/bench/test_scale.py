@@ -80,6 +80,8 @@ def test_nodes_are_large_and_nobody_but_their_users_removes_them() -> None:
     assert len(json.dumps(node)) > 10_000
     assert "finalizers" not in node["metadata"]
     assert "karpenter.sh/nodepool" not in node["metadata"]["labels"]
+    # Else each would be looked at for every NodeClaim whose node is late.
+    assert "eks.amazonaws.com/nodegroup" in node["metadata"]["labels"]
 
 
 @pytest.mark.parametrize(("pods", "seconds"), [(1_000, 0.5), (2_000, 1.0), (10_000, 1.0), (50_000, 3.0), (90_000, 3.0)])
