@@ -2,9 +2,12 @@
 
 import json
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+import urllib3
 
 from local.kubernetes.api import ApiError, KubernetesApi
 
@@ -18,6 +21,8 @@ PATHS: Final = (
     "/apis/karpenter.sh/v1alpha1/nodeoverlays",
     "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
 )
+
+_AGAIN_SECONDS: Final = 0.5
 
 
 class Watcher:
@@ -41,13 +46,14 @@ class Watcher:
 
     def _watch(self, api: KubernetesApi, path: str, version: str) -> None:
         while True:
-            # What came between two watches is not counted: one of four minutes ends after the other.
-            with suppress(ApiError, OSError):
+            # What came between two watches is not counted: one ends after some minutes.
+            with suppress(ApiError, OSError, urllib3.exceptions.HTTPError):
                 for event in api.watch(path, version):
                     version = event["object"]["metadata"]["resourceVersion"]
                     with self._lock:
                         self.watched_bytes += _size(event)
                         self.changes += event["type"] != "BOOKMARK"
+            time.sleep(_AGAIN_SECONDS)
 
 
 def _size(value: object) -> int:
