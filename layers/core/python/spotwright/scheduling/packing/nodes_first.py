@@ -46,11 +46,12 @@ _SLACKS_OF_ALL: Final = (0.1, 0.05, 0.025, 0.01, 0.0)
 # The most shapes to evaluate, and covers to pack, for one slack; of all nodes at once, so many times more shapes.
 _MOST_EVALUATED: Final = 300
 _MOST_PACKINGS: Final = 5
-# How many sizes of pods are tried as parts of cpu, and of memory; by what factor a part must raise the lower bound.
+_EVALUATED_OF_ALL: Final = 2
+# How many sizes of pods are tried as parts of cpu, and of memory; by what factor a part must raise the lower bound;
+# units of work that each takes.
 _MOST_PARTS: Final = 4
 _WORTHWHILE_PART: Final = 1.002
 _UNITS_PER_PART: Final = 100
-_EVALUATED_OF_ALL: Final = 2
 
 
 class _Node:

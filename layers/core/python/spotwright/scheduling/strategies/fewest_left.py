@@ -47,6 +47,9 @@ def _room_within(group: WeightGroup, number: int, place: int, name: str, left: M
     """What a NodePool's limit leaves, without what each of its types at least reserves of it."""
     if name not in left:
         return inf
-    pool_types = [one for one in group.offering_index.pool_types if one.template_index == number and one.counted(name)]
-    shares = (pool_type.free_capacity[place] / pool_type.counted(name) for pool_type in pool_types)
+    shares = (
+        pool_type.free_capacity[place] / pool_type.counted(name)
+        for pool_type in group.offering_index.pool_types
+        if pool_type.template_index == number and pool_type.counted(name)
+    )
     return max(left[name], 0) * max(shares, default=0.0)
