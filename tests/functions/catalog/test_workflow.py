@@ -47,6 +47,16 @@ def test_subnets_with_few_free_addresses_are_told_to_launches(world: CatalogWorl
     assert (row.key, row.subnet and row.subnet.free_addresses) == (f"subnet:{first.id}:{first.zone}", 100)
 
 
+def test_a_catalog_is_stored_also_where_free_addresses_cannot_be(world: CatalogWorld) -> None:
+    """They may stand in the table of another cell."""
+    world.apply()
+    world.effects.inject(Fault("state", "save_offering_health", Unavailable("no answer"), times=100))
+    with pytest.raises(Unavailable):
+        world.run("default")
+    assert [instance_type.name for instance_type in world.catalog().instance_types("default")] == list(TYPES)
+    assert world.rung() == {PODS, POOLS, DRIFT}
+
+
 def test_a_class_gets_its_hash_and_our_finalizer(world: CatalogWorld) -> None:
     applied = world.apply()
     world.run()

@@ -197,8 +197,6 @@ def _run(
         )
         if ports.state.catalog_key() == before.key:
             break
-    subnets = [subnet for nodeclass_result in outcomes for subnet in nodeclass_result.subnets]
-    offering_health_store.record_subnets(ports.state, subnets, now_ms=int(now.timestamp() * 1000))
     if key != before.key or any(nodeclass.capacity_reservations for nodeclass in classes):
         # The catalog counts what is left in reservations as of now; later launches are subtracted from it.
         ports.state.set_catalog_key(key, int(now.timestamp() * 1000))
@@ -206,6 +204,9 @@ def _run(
         ports.state.end_region_read()
     again = [nodeclass_result.node_class.name for nodeclass_result in outcomes if nodeclass_result.retry]
     _ring(ports, attempt, changed=key != before.key or bool(changed_readiness), again=again)
+    # Last: the account's memory may be the table of another cell, and launches do without what it says of subnets.
+    subnets = [subnet for nodeclass_result in outcomes for subnet in nodeclass_result.subnets]
+    offering_health_store.record_subnets(ports.state, subnets, now_ms=int(now.timestamp() * 1000))
     return _result(key, before.key, outcomes, (*region_notes, *notes))
 
 

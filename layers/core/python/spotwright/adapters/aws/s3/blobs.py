@@ -10,7 +10,8 @@ from spotwright.adapters.aws.errors import translate_errors
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
-# They grow with the cluster: beside 50,000 pods 91 MB, of which 4 are left in a quarter of a second (make bench-scale).
+# They grow with the cluster: beside 50,000 pods 91 MB, of which 4 are left in a quarter of a second
+# (make bench-planning).
 _COMPRESSED: Final = frozenset(("snapshots",))
 _FASTEST: Final = 1
 
