@@ -27,7 +27,7 @@ goes with it and nodes log in by it. Then install Karpenter: it takes over the c
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser("uninstall", help="empty a cluster, or hand it back to Karpenter")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--drain", action="store_true", help="drain and terminate every node of ours")
+    what.add_argument("--drain", action="store_true", help="drain and terminate every node that Spotwright launched")
     what.add_argument("--hand-back", action="store_true", help="leave the nodes, take only Spotwright away")
     parser.add_argument("--cluster", required=True, metavar="NAME", help="must be the kubeconfig's cluster")
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
@@ -35,7 +35,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     parser.add_argument("--region", help="where the stack is (default: as the AWS SDK finds it)")
     parser.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config")
     parser.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
-    parser.add_argument("--timeout", default="30m", type=parse_duration, help="give up after (default: %(default)s)")
+    parser.add_argument(
+        "--timeout",
+        default="30m",
+        type=parse_duration,
+        help="give up after this long, such as 90s (default: %(default)s)",
+    )
     parser.add_argument(
         "--grace", type=parse_duration, help="with --drain: delete pods without regard to budgets after this long"
     )
