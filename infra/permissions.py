@@ -110,7 +110,7 @@ def _launch(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     born = {"StringEquals": _requested(cluster), "StringLike": {"aws:RequestTag/karpenter.sh/nodepool": "*"}}
     instances = (_ec2_arn(stack, "instance/*"),)
     with_it = tuple(_ec2_arn(stack, f"{kind}/*") for kind in _BORN_WITH_INSTANCES)
-    requested, owned = {"StringEquals": _requested(cluster)}, {"StringEquals": _owned(cluster)}
+    requested, owned = {"StringEquals": _requested(cluster)}, _launched(cluster)
     return (
         Grant("LaunchInto", launch, (*public, *chosen), wildcard_reason=_CHOSEN, needed_by="launch"),
         Grant("LaunchFrom", launch, (template,), owned, wildcard_reason=_TAGGED, needed_by="launch"),
@@ -120,7 +120,7 @@ def _launch(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             "CreateTemplates",
             ("ec2:CreateLaunchTemplate",),
             (template,),
-            requested,
+            born,
             wildcard_reason=_NEW,
             needed_by="launch",
         ),
@@ -144,8 +144,7 @@ def _tag(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     creating = ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]
     at_birth = {"StringEquals": {**_requested(cluster), "ec2:CreateAction": creating}}
     later = {
-        "StringEquals": _owned(cluster),
-        "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"},
+        **_launched(cluster),
         "StringEqualsIfExists": {"aws:RequestTag/eks:eks-cluster-name": cluster.name},
         "ForAllValues:StringEquals": {"aws:TagKeys": ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"]},
     }
@@ -164,17 +163,13 @@ def _tag(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
 
 
 def _end(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
-    """An instance without a nodepool tag may be another's node of the same cluster: never ours to terminate."""
-    launched = {
-        "StringEquals": _owned(cluster),
-        "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"},
-    }
+    """What has no nodepool tag may be another's node or template of the same cluster: never ours to take away."""
     return (
         Grant(
             "Terminate",
             ("ec2:TerminateInstances",),
             (_ec2_arn(stack, "instance/*"),),
-            launched,
+            _launched(cluster),
             wildcard_reason=_TAGGED,
             needed_by="terminate",
         ),
@@ -182,7 +177,7 @@ def _end(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             "DropTemplates",
             ("ec2:DeleteLaunchTemplate",),
             (_ec2_arn(stack, "launch-template/*"),),
-            {"StringEquals": _owned(cluster)},
+            _launched(cluster),
             wildcard_reason=_TAGGED,
             needed_by="collect templates",
         ),
@@ -228,6 +223,11 @@ def _requested(cluster: Cluster) -> dict[str, Any]:
 
 def _owned(cluster: Cluster) -> dict[str, Any]:
     return _each("aws:ResourceTag", _own(cluster))
+
+
+def _launched(cluster: Cluster) -> dict[str, Any]:
+    """Owned by the cluster, and by a NodePool of it: managed node groups and others use the cluster's tag as well."""
+    return {"StringEquals": _owned(cluster), "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"}}
 
 
 def _own(cluster: Cluster) -> dict[str, str]:

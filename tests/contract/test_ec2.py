@@ -346,6 +346,18 @@ def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAw
     assert ec2.launch_templates() == ()
 
 
+def test_a_template_of_the_cluster_that_no_nodepool_has_is_not_among_ours(local_aws: LocalAws) -> None:
+    """Managed node groups tag theirs with the cluster, too; whatever is listed is deleted when it is not used."""
+    world = Real(local_aws, f"cluster-{next(NUMBERS)}")
+    _with_profile(world, local_aws)
+    client: Any = local_aws.client("ec2")
+    ec2 = Ec2(client, cluster=world.cluster)
+    (template_request,) = planned(world, "c5.large").templates
+    tags = {key: value for key, value in template_request.tags.items() if key != labels.NODEPOOL}
+    ec2.ensure_launch_template(f"eks-{next(NUMBERS)}", template_request.data, tags)
+    assert ec2.launch_templates() == ()
+
+
 @pytest.mark.parametrize("partition", ["", "2"])
 def test_an_instance_says_in_which_partition_of_its_group_it_is(world: World, partition: str) -> None:
     group = world.group(3)

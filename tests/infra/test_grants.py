@@ -140,6 +140,13 @@ def test_an_instance_is_launched_and_terminated_only_with_a_nodepool(full: Templ
     assert granted["Terminate"].conditions["StringLike"] == {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
 
 
+def test_a_launch_template_is_made_used_and_deleted_only_with_a_nodepool(full: Template) -> None:
+    granted = {statement.sid: statement for statement in full.statements(full.cluster_role("one", "Act"))}
+    assert granted["CreateTemplates"].conditions["StringLike"] == {"aws:RequestTag/karpenter.sh/nodepool": "*"}
+    for sid in ("LaunchFrom", "VersionTemplates", "DropTemplates"):
+        assert granted[sid].conditions["StringLike"] == {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
+
+
 def test_only_the_clusters_node_roles_are_passed_and_only_to_ec2(full: Template) -> None:
     granted = {statement.sid: statement for statement in full.statements(full.cluster_role("two", "Act"))}
     passing = granted["PassNodeRoles"]

@@ -73,6 +73,29 @@ def launch_from_anothers_template(account: RightsAccount) -> None:
     )
 
 
+def make_a_template_of_no_pool(account: RightsAccount) -> None:
+    create_template(account, account.ec2("act"), profile=account.create_profile(), tags=WITHOUT_POOL)
+
+
+def change_a_template_of_no_pool(account: RightsAccount) -> None:
+    name = f"nodegroup-{next(account.numbers)}"
+    create_template(account, account.ec2(), profile=account.create_profile(), name=name, tags=WITHOUT_POOL)
+    create_template(account, account.ec2("act"), profile=account.create_profile(), name=name)
+
+
+def delete_a_template_of_no_pool(account: RightsAccount) -> None:
+    made = create_template(account, account.ec2(), profile=account.create_profile(), tags=WITHOUT_POOL)
+    account.ec2("act").delete_launch_template(made[0])
+
+
+def launch_from_a_template_of_no_pool(account: RightsAccount) -> None:
+    create_fleet(
+        account,
+        account.ec2("act"),
+        create_template(account, account.ec2(), profile=account.create_profile(), tags=WITHOUT_POOL),
+    )
+
+
 def launch_for_another_cluster(account: RightsAccount) -> None:
     create_fleet(
         account,
@@ -122,7 +145,9 @@ def see_another_region(account: RightsAccount) -> None:
 FOREIGN: tuple[Callable[[RightsAccount], None], ...] = (
     terminate_anothers_instance, terminate_an_instance_of_no_pool, terminate_ours_and_anothers, tag_anothers_instance,
     tag_an_instance_as_ours, tag_ours_with_anything, make_a_template_for_another_cluster, change_anothers_template,
-    delete_anothers_template, launch_from_anothers_template, launch_for_another_cluster, launch_without_tags_that_own,
+    delete_anothers_template, launch_from_anothers_template, make_a_template_of_no_pool, change_a_template_of_no_pool,
+    delete_a_template_of_no_pool, launch_from_a_template_of_no_pool, launch_for_another_cluster,
+    launch_without_tags_that_own,
     make_a_profile_elsewhere, make_a_profile_for_another_region, put_another_role_into_a_profile,
     delete_anothers_profile, see_another_region,
 )  # fmt: skip

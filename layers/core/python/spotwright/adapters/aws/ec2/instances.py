@@ -89,8 +89,8 @@ class Ec2:
         return version["LaunchTemplateId"], str(version["VersionNumber"])
 
     def launch_templates(self, nodeclass: str = "") -> tuple[LaunchTemplate, ...]:
-        """The launch templates of this cluster, or of one of its EC2NodeClasses, by id."""
-        filters = [self._cluster_filter()]
+        """The launch templates of NodePools of this cluster, or of one of its EC2NodeClasses, by id."""
+        filters: list[FilterTypeDef] = [self._cluster_filter(), {"Name": "tag-key", "Values": [labels.NODEPOOL]}]
         if nodeclass:
             filters.append({"Name": f"tag:{labels.EC2NODECLASS}", "Values": [nodeclass]})
         with translate_errors("DescribeLaunchTemplates"):
