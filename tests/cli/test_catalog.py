@@ -171,6 +171,10 @@ def test_further_columns_are_labels(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"),
     [
         (["m5.lareg"], "there is no instance type m5.lareg; did you mean m5.large?"),
+        (
+            ["m7x"],
+            "there is no instance type m7x in us-east-1; --region names another region, --live asks EC2",
+        ),
         (["--arch", "arm46"], "there is no architecture arm46; did you mean arm64?"),
         (["--zone", "mars-1a"], "there is no zone mars-1a; known: us-east-1a, us-east-1b"),
         (

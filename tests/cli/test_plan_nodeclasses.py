@@ -80,7 +80,7 @@ def test_a_class_that_is_missing_is_assumed_and_said(planned: Any) -> None:
 def test_a_nodepool_whose_class_is_missing_beside_others_makes_no_nodes(planned: Any, name: str, hint: str) -> None:
     pool = POOL.replace("EC2NodeClass, name: default", f"EC2NodeClass, name: {name}")
     plan = planned(pool, CLASS, PODS)
-    reason = f"EC2NodeClass {name} is not Ready: it is not among these objects; {hint}"
+    reason = f"EC2NodeClass {name}: it is not among these objects; {hint}"
     assert plan["notes"] == [f"NodePool default makes no nodes: {reason}"]
     assert {tuple(pod["reasons"]) for pod in plan["unschedulable"]} == {(f"NodePool default: {reason}",)}
     assert not plan["newNodes"]

@@ -239,7 +239,11 @@ spec: {minAvailable: 3}
     [
         (
             "spec:\n  disruption: {consolidateAfter: 1m, budgets: [{nodes: 10%, schedule: 61 * * * *, duration: 1h}]}",
-            "spec.disruption.budgets[0]: schedule: minute '61': must lie within 0 and 59, the first not after the last",
+            "spec.disruption.budgets[0]: schedule: minute '61': must lie within 0 and 59",
+        ),
+        (
+            "spec:\n  disruption: {consolidateAfter: 1m, budgets: [{nodes: 10%, schedule: 0 5-3 * * *, duration: 1h}]}",
+            "spec.disruption.budgets[0]: schedule: hour '5-3': must lie within 0 and 23, the first not after the last",
         ),
         (
             "spec:\n  template:\n    metadata: {labels: {a/b/c: d}}",

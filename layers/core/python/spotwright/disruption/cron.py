@@ -99,7 +99,8 @@ def _field(name: str, text: str, low: int, high: int, names: Mapping[str, int]) 
             first = _number(name, begin, names)
             last = _number(name, end, names) if dash else (high if slash else first)
         if not low <= first <= last <= high:
-            raise CronError(f"{name} {quote(part)}: must lie within {low} and {high}, the first not after the last")
+            order = ", the first not after the last" if first != last else ""
+            raise CronError(f"{name} {quote(part)}: must lie within {low} and {high}{order}")
         values.update(range(first, last + 1, step))
     return Field(frozenset(values), unrestricted)
 

@@ -375,12 +375,12 @@ HEARTBEAT_FAILED: Final = LogLine(
     remedy="If it lasts, check the forwarder's role and its route to DynamoDB.",
 )
 CLUSTER_STATE_NOT_WRITTEN: Final = LogLine(
-    _WARNING, "failed to write cluster state, will retry", ("error",),
+    _WARNING, "S3 or DynamoDB did not take the cluster state, will retry", ("error",),
     when="S3 or DynamoDB did not answer, or refused. Without it planners list the cluster for themselves.",
     remedy="If it lasts, check the forwarder's role and its route to S3 and DynamoDB.",
 )
 CLUSTER_STATE_FAILED: Final = LogLine(
-    _ERROR, "cannot write cluster state", (), traceback=True,
+    _ERROR, "writing the cluster state ended with an unexpected error, will retry", (), traceback=True,
     when="An error that is not handled. Doorbells are sent without it, and planners list the cluster for themselves.",
     remedy="Report the traceback as an issue of Spotwright.",
 )

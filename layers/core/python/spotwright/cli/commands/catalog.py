@@ -75,9 +75,10 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     filters.add_argument("--family", default="", metavar="FAMILY", help="such as m7i,c7g")
     filters.add_argument("--zone", default="", metavar="ZONE", help="sold there; only its prices count")
     filters.add_argument("--capacity-type", default="", metavar="TYPE", help="on-demand, spot, reserved")
-    for name, what in (("cpu", "cores"), ("memory", "such as 8Gi; without a suffix MiB")):
-        filters.add_argument(f"--min-{name}", default="", metavar="AMOUNT", help=f"at least, {what}")
-        filters.add_argument(f"--max-{name}", default="", metavar="AMOUNT", help=f"at most, {what}")
+    sizes = (("cpu", "vCPUs of the type"), ("memory", "of the type, such as 8Gi; without a suffix MiB"))
+    for name, what in sizes:
+        filters.add_argument(f"--min-{name}", default="", metavar="AMOUNT", help=f"at least, {what}, before overhead")
+        filters.add_argument(f"--max-{name}", default="", metavar="AMOUNT", help=f"at most, {what}, before overhead")
     filters.add_argument(
         "-l", "--selector", action="append", default=[], metavar="SELECTOR",
         help="labels as kubectl selects them, with comparisons: 'instance-cpu>4,instance-category in (c,m)'",
@@ -129,9 +130,19 @@ def _filter_rows(options: argparse.Namespace, rows: "list[CatalogRow]") -> "list
             f"{labels.INSTANCE_PREFIX}memory": (options.min_memory, options.max_memory),
         },
     )
-    wanted = build_filter(asked, [row.instance_type for row in rows])
+    wanted = build_filter(asked, [row.instance_type for row in rows], _place(options))
     matching = ((row, wanted.apply(row.instance_type)) for row in rows)
     return [msgspec.structs.replace(row, instance_type=kept) for row, kept in matching if kept is not None]
+
+
+def _place(options: argparse.Namespace) -> str:
+    """Where the types were looked for, and where else to look."""
+    from spotwright.cli.inputs.builtin_regions import DEFAULT_REGION
+
+    if options.cluster:
+        return f"the catalog of cluster {options.cluster}; spotwright catalog --live asks EC2"
+    region = options.region or DEFAULT_REGION
+    return f"{region}; --region names another region" + ("" if options.live else ", --live asks EC2")
 
 
 def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":

@@ -51,12 +51,15 @@ class CatalogFilter(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(instance_type, offerings=offerings) if offerings else None
 
 
-def build_filter(options: CatalogOptions, types: Sequence[InstanceType]) -> CatalogFilter:
-    """The filter for a catalog of these types; raises InputError for names, labels and values that none of them has."""
+def build_filter(options: CatalogOptions, types: Sequence[InstanceType], place: str) -> CatalogFilter:
+    """The filter for a catalog of these types; raises InputError for names, labels and values that none of them has.
+
+    ``place``: where the types are from, and where else to look.
+    """
     known_keys = {labels.ZONE, labels.CAPACITY_TYPE}.union(
         *(instance_type.requirements.by_key for instance_type in types)
     )
-    _check_names(options.names, types)
+    _check_names(options.names, types, place)
     requirements = Requirements()
     for selector in options.selectors:
         requirements = requirements.intersection(parse_label_selector(selector, known_keys))
@@ -107,12 +110,13 @@ def _number(key: str, bound: str, text: str, default: int) -> int:
     return int(amount / 2**20) if option == "memory" and not text.isdigit() else int(amount)
 
 
-def _check_names(names: Iterable[str], types: Sequence[InstanceType]) -> None:
+def _check_names(names: Iterable[str], types: Sequence[InstanceType], place: str) -> None:
     known = [instance_type.name for instance_type in types]
     for name in names:
         if not any(fnmatchcase(other, name) for other in known):
             similar = difflib.get_close_matches(name, known, n=1)
-            raise InputError(f"there is no instance type {name}" + (f"; did you mean {similar[0]}?" if similar else ""))
+            hint = f"; did you mean {similar[0]}?" if similar else f" in {place}"
+            raise InputError(f"there is no instance type {name}{hint}")
 
 
 def _check_values(requirements: Requirements, types: Sequence[InstanceType]) -> None:

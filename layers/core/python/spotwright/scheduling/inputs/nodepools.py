@@ -14,6 +14,8 @@ from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, 
 
 _NODECLASS_GROUP: Final = "karpenter.k8s.aws"
 _NODECLASS_KIND: Final = "EC2NodeClass"
+# The reason of a class that does not exist: "not Ready" would lead to a condition that nobody finds.
+_NOT_FOUND: Final = "NodeClassNotFound"
 
 
 def build_templates(snapshot: Snapshot, catalog: Catalog) -> tuple[list[NodeClaimTemplate], dict[str, str]]:
@@ -121,5 +123,6 @@ def _explain_nodeclass_not_ready(nodeclass: EC2NodeClass) -> str:
         return f"EC2NodeClass {nodeclass.name} is being deleted"
     ready = find_condition(nodeclass.conditions, "Ready")
     if ready is not None and ready.status != "True":
-        return f"EC2NodeClass {nodeclass.name} is not Ready{': ' + ready.message if ready.message else ''}"
+        state = "" if ready.reason == _NOT_FOUND else " is not Ready"
+        return f"EC2NodeClass {nodeclass.name}{state}{': ' + ready.message if ready.message else ''}"
     return ""
