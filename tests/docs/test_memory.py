@@ -25,6 +25,18 @@ def test_the_chosen_memory_is_deployed() -> None:
     assert {name: whole(memory) for name, memory in rows} == DEPLOYED
 
 
+def test_the_readmes_cold_start_is_that_of_the_page() -> None:
+    page = (DOCS / "memory.md").read_text().partition("A process that has nothing to do")[2].partition("An event")[0]
+    rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M)
+    times = {name: dict(zip((512, 1024, 1769), map(int, cells), strict=True)) for name, *cells in rows}
+    assert times.keys() == DEPLOYED.keys()
+    whole_processor = [of_name[1769] for of_name in times.values()]
+    as_deployed = [times[name][memory] for name, memory in DEPLOYED.items()]
+    readme = (DOCS.parent / "README.md").read_text()
+    assert f"| cold start | {min(whole_processor)} to {max(whole_processor)} ms |" in readme
+    assert f"{min(as_deployed)} to {max(as_deployed)} ms with the memory that each has" in readme
+
+
 def test_lambda_costs_what_its_rows_say() -> None:
     rows = LAMBDA_ROW.findall(COST)
     assert {name for name, *_ in rows} == {"sweep", "disrupt", "catalog", "lifecycle"}
