@@ -9,6 +9,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.karpenter.repair_policies import unhealthy_condition
 from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
@@ -92,11 +93,12 @@ def _starts_waiting(before: ClusterObject | None, after: ClusterObject | None) -
 
 
 def _node_facts(node: ClusterObject | None) -> object:
-    """What of a node lifecycle looks at: readiness, deletion, taints, labels, resources."""
+    """What of a node lifecycle looks at: readiness, what makes it unhealthy, deletion, taints, labels, resources."""
     if not isinstance(node, Node):
         return None
     return (
         node.is_ready,
+        unhealthy_condition(node),
         node.metadata.deletion_timestamp is not None,
         node.provider_id,
         frozenset(node.taints),

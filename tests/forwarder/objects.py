@@ -33,13 +33,21 @@ def pod(name: str = "p", *, node: str = "", owner: str = "ReplicaSet", phase: st
     return {"metadata": metadata, "spec": {"nodeName": node or None, "containers": containers}, "status": status}
 
 
-def node(name: str = "n", *, ready: bool = True, pool: str = "default", taints: tuple[str, ...] = ()) -> Object:
+def node(
+    name: str = "n",
+    *,
+    ready: bool = True,
+    pool: str = "default",
+    taints: tuple[str, ...] = (),
+    reported: tuple[Object, ...] = (),
+) -> Object:
+    """``reported``: conditions beside Ready."""
     of_pool = {"karpenter.sh/nodepool": pool, "node.kubernetes.io/instance-type": "m5.large"} if pool else {}
     return {
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": of_pool},
         "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
         "status": {
-            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "conditions": [{"type": "Ready", "status": str(ready)}, *reported],
             "capacity": {"cpu": "2", "memory": "8Gi", "pods": "29"},
             "allocatable": {"cpu": "1930m", "memory": "7Gi", "pods": "29"},
         },

@@ -23,6 +23,10 @@ bound = decoded("Pod", objects.pod(node="n"))
 ready_node = decoded("Node", objects.node())
 
 
+def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> ClusterObject:
+    return decoded("Node", objects.node(reported=({"type": kind, "status": status, "lastTransitionTime": since},)))
+
+
 @pytest.mark.parametrize(("before", "after", "bells"), [
     (None, waiting, {PODS}),
     (decoded("Pod", objects.pod()), waiting, {PODS}),
@@ -38,6 +42,11 @@ ready_node = decoded("Node", objects.node())
     (decoded("Node", objects.node(ready=False)), ready_node, {NODE}),
     (ready_node, decoded("Node", objects.node(taints=("a",))), {NODE}),
     (ready_node, None, {NODE}),
+    (ready_node, node_with("KernelReady", "False"), {NODE}),
+    (node_with("KernelReady", "False"), node_with("KernelReady", "False", "2026-01-01T01:00:00Z"), {NODE}),
+    (node_with("KernelReady", "False"), node_with("KernelReady", "False"), set()),
+    (ready_node, node_with("KernelReady", "True"), set()),
+    (ready_node, node_with("MemoryPressure", "True"), set()),
     (None, decoded("NodeClaim", objects.claim()), {CLAIM}),
     (None, decoded("NodeClaim", objects.claim(decided=True)), set()),
     (

@@ -87,6 +87,9 @@ SCENARIOS = {
     "scenarios/lifecycle/disruption/test_interruptions_together.py": (
         "what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first",
     ),
+    "scenarios/lifecycle/disruption/test_node_repair.py": (
+        "too_many_unhealthy_nodes_are_all_kept_and_it_is_said_until_fewer_are",
+    ),
     "scenarios/lifecycle/faults/test_concurrent_workers.py": (
         "a_decision_that_nobody_acted_on_in_time_is_planned_again",
     ),

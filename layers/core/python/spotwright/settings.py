@@ -9,7 +9,14 @@ import msgspec
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.errors import InvalidRequest
 from spotwright.model.quoting import quote
-from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
+from spotwright.model.snapshot import (
+    CAPACITY_BUFFER,
+    NODE_OVERLAY,
+    NODE_REPAIR,
+    RESERVED_CAPACITY,
+    STATIC_CAPACITY,
+    Settings,
+)
 
 type RawSettings = Mapping[str, str | int | float | bool]
 
@@ -60,8 +67,14 @@ def environment(variables: Mapping[str, str]) -> Environment:
 
 
 # Karpenter's feature gates that are handled, with its defaults; and those that are not, which are off by default.
-HANDLED_GATES: Final = {RESERVED_CAPACITY: True, NODE_OVERLAY: False, STATIC_CAPACITY: False, CAPACITY_BUFFER: False}
-UNHANDLED_GATES: Final = ("NodeRepair", "SpotToSpotConsolidation")
+HANDLED_GATES: Final = {
+    RESERVED_CAPACITY: True,
+    NODE_OVERLAY: False,
+    STATIC_CAPACITY: False,
+    CAPACITY_BUFFER: False,
+    NODE_REPAIR: False,
+}
+UNHANDLED_GATES: Final = ("SpotToSpotConsolidation",)
 # The gate of Karpenter's AWS provider, in a setting of its own (AWS_FEATURE_GATES).
 NODE_CLASS_CEL: Final = "NodeClassCEL"
 

@@ -109,6 +109,7 @@ _CLAIM_ONLY_ANNOTATIONS = frozenset(
         labels.TERMINATION_TIMESTAMP,
         labels.INSTANCE_NOT_FOUND,
         labels.PODS_SEEN,
+        labels.SEEN_UNHEALTHY,
         labels.EXPECTED_NODE,
         labels.VOLUME_ATTACHMENTS,
         labels.LAST_APPLIED,

@@ -67,6 +67,8 @@ DECISION: Final = "spotwright.dev/decision"
 LAUNCH: Final = "spotwright.dev/launch"
 INSTANCE_NOT_FOUND: Final = "spotwright.dev/instance-not-found"
 PODS_SEEN: Final = "spotwright.dev/pods-seen"
+# Of a NodeClaim whose Node is unhealthy: ``<condition>=<status>/<since>/<time of the last look at it>``.
+SEEN_UNHEALTHY: Final = "spotwright.dev/seen-unhealthy"
 # Of a launched NodeClaim: the name that its Node is expected to join with, which is the instance's private DNS name.
 EXPECTED_NODE: Final = "spotwright.dev/expected-node"
 # Of a NodeClaim that is drained: names of the VolumeAttachments of its node, separated by commas.

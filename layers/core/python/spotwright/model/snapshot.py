@@ -22,6 +22,8 @@ STATIC_CAPACITY: Final = "StaticCapacity"
 NODE_OVERLAY: Final = "NodeOverlay"
 # Feature gate: CapacityBuffers.
 CAPACITY_BUFFER: Final = "CapacityBuffer"
+# Feature gate: nodes that stay unhealthy are replaced.
+NODE_REPAIR: Final = "NodeRepair"
 
 
 class Settings(msgspec.Struct, frozen=True):

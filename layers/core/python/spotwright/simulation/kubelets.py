@@ -90,7 +90,7 @@ class Kubelets:
                 taints=(*_taints(config["spec"]["kubelet"]["config"]), *_NOT_READY),
                 allocatable=instance_type.allocatable,
                 capacity=instance_type.capacity,
-                conditions=(Condition("Ready", "False", "KubeletNotReady"),),
+                conditions=(self._ready(up=False),),
             ),
         )
 
@@ -108,9 +108,12 @@ class Kubelets:
             self._cluster.update(
                 "nodes",
                 node.name,
-                conditions=(*other_conditions, Condition("Ready", "True" if up else "False", "Kubelet")),
+                conditions=(*other_conditions, self._ready(up=up)),
                 taints=kept if up else (*kept, *_NOT_READY),
             )
+
+    def _ready(self, *, up: bool) -> Condition:
+        return Condition("Ready", "True" if up else "False", "Kubelet", last_transition_time=self._clock.seconds())
 
     def _cloud_controller(self) -> None:
         """Nodes whose instance terminates become not ready and are deleted; pods of deleted nodes are deleted."""

@@ -165,6 +165,20 @@ FINALIZED: Final = EventRow(
     when="The NodeClaim's instance is terminated, and the NodeClaim is gone.",
 )
 
+UNHEALTHY: Final = EventRow(
+    "Unhealthy", _WARNING, _NODE, "The node is replaced: {details}",
+    when="A condition of the Node was unhealthy for longer than is tolerated, and the feature gate NodeRepair is on."
+    " The NodeClaim is deleted, and its pods without regard to PodDisruptionBudgets.",
+    remedy="Nothing; if it happens to many nodes, look for what their instance types or AMI have in common.",
+)
+NODE_REPAIR_BLOCKED: Final = EventRow(
+    "NodeRepairBlocked", _WARNING, ("nodes", "nodepools"), "{reason}",
+    when="A Node is to be repaired, but so many nodes of its NodePool, or of the cluster if it has none, are unhealthy"
+    " that something else than the nodes must be at fault.",
+    remedy="Look for what the unhealthy nodes have in common; they are repaired when fewer are unhealthy.",
+    repeat_after=timedelta(minutes=15),
+)
+
 # Interruptions
 
 SPOT_INTERRUPTED: Final = EventRow(

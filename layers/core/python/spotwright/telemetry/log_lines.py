@@ -166,6 +166,16 @@ DELETING_EXPIRED_NODECLAIM: Final = LogLine(
     _INFO, "deleting expired nodeclaim", ("nodeclaim", "details"),
     when="The NodeClaim is older than its expireAfter.",
 )
+DELETING_UNHEALTHY_NODE: Final = LogLine(
+    _INFO, "deleting unhealthy node", ("node", "nodeclaim", "nodepool", "condition", "status", "details"),
+    when="A condition of the Node was unhealthy for longer than is tolerated, and the feature gate NodeRepair is on.",
+)
+NODE_REPAIR_BLOCKED: Final = LogLine(
+    _WARNING, "node repair is blocked", ("nodepool", "nodes", "reason"),
+    when="Nodes are to be repaired, but more than a fifth of their NodePool's are unhealthy; `nodes` is the number of"
+    " those that wait.",
+    remedy="Look for what the unhealthy nodes have in common.",
+)
 GARBAGE_COLLECTING_NODECLAIM: Final = LogLine(
     _INFO, "garbage collecting nodeclaim with no cloudprovider representation", ("nodeclaim", "details"),
     when="The NodeClaim's instance stopped or is gone, and no message from EC2 about it arrived. Claims are compared"

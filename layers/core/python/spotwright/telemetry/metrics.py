@@ -135,6 +135,14 @@ NODES_TERMINATED: Final = Metric(
     "NodesTerminated", _COUNT, ("lifecycle",), "NodeClaims that are gone, for whatever reason.",
     counted=(lines.DELETED_NODECLAIM,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
 )
+NODES_REPAIRED: Final = Metric(
+    "NodesRepaired", _COUNT, ("lifecycle",), "Unhealthy nodes that are replaced (feature gate NodeRepair).",
+    counted=(lines.DELETING_UNHEALTHY_NODE,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
+)
+NODE_REPAIRS_BLOCKED: Final = Metric(
+    "NodeRepairsBlocked", _COUNT, ("lifecycle",), "Unhealthy nodes that wait because too many of their pool are.",
+    counted=(lines.NODE_REPAIR_BLOCKED,), counted_field="nodes",
+)
 NODES_PROPOSED: Final = Metric("NodesProposed", _COUNT, ("disrupt",), "Nodes that a disruption was proposed for.")
 NODES_DISRUPTED: Final = Metric("NodesDisrupted", _COUNT, ("disrupt",), "Nodes that a disruption was committed for.")
 DISRUPTION_HELD_BACK: Final = Metric(

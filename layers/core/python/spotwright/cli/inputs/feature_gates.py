@@ -8,7 +8,7 @@ import msgspec
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.cli import InputError
 from spotwright.model.kubernetes.meta import ObjectMeta
-from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, Snapshot
+from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, NODE_REPAIR, Snapshot
 from spotwright.settings import HANDLED_GATES, NODE_CLASS_CEL, parse_feature_gates
 
 _MAX_NAMES: Final = 3
@@ -30,7 +30,8 @@ def read_feature_gates(given: str) -> FeatureGates:
         gates = parse_feature_gates(given, (NODE_CLASS_CEL,))
     except InvalidRequest as error:
         raise InputError(f"--feature-gates: {error}") from None
-    without_effect = [gate for gate, is_on in gates.items() if is_on and gate not in (*HANDLED_GATES, NODE_CLASS_CEL)]
+    with_effect = {*HANDLED_GATES, NODE_CLASS_CEL} - {NODE_REPAIR}
+    without_effect = [gate for gate, is_on in gates.items() if is_on and gate not in with_effect]
     return FeatureGates(
         ",".join(f"{gate}={str(gates[gate]).lower()}" for gate in HANDLED_GATES),
         Overheads(nodeclass_cel=gates[NODE_CLASS_CEL]),

@@ -43,6 +43,11 @@ class Node(msgspec.Struct, frozen=True):
         """The NodePool that owns it; "" = it has none."""
         return self.metadata.labels.get(labels.NODEPOOL, "")
 
+    @property
+    def zone(self) -> str:
+        """The name of its availability zone; "" = not stated."""
+        return self.metadata.labels.get(labels.ZONE, "")
+
 
 def is_ephemeral(taint: Taint) -> bool:
     """Whether a taint is removed while a node starts, so that the node counts as without it."""

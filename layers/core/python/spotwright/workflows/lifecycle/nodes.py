@@ -3,10 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Final
 
+from spotwright.lifecycle import node_repair
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.snapshot import NODE_REPAIR
 from spotwright.telemetry import events
 from spotwright.workflows.lifecycle.actions import claims_by_name, claims_of_instance, ring_lifecycle
 from spotwright.workflows.lifecycle.nodeclaims import step_nodeclaim
@@ -27,11 +29,13 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
     node = ports.cluster.node(name)
     if node is None or not node.provider_id:
         return
-    claims = _claims_of_node(ports, node)
+    claims = claims_of_node(ports, node)
     if len(claims) > 1:
         event = events.DUPLICATE_NODECLAIMS(names=", ".join(sorted(claim.name for claim in claims)))
         for kind, metadata in (("nodes", node.metadata), *(("nodeclaims", claim.metadata) for claim in claims)):
             ports.cluster.record_event(kind, metadata, event, now=now)
+    if NODE_REPAIR in ports.settings.feature_gates and node_repair.is_due(node, now):
+        ring_lifecycle(ports, "repair", [""])
     for claim in claims:
         if claim.node_name not in ("", name) and ports.cluster.node(claim.node_name) is not None:
             event = events.DUPLICATE_NODES(names=", ".join(sorted((name, claim.node_name))))
@@ -41,7 +45,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
         _step_unclaimed(ports, node, to_terminate, now)
 
 
-def _claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
+def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     """The claims with the node's provider id: the owner of a registered node, and those that its instance labels.
 
     A claim without that label may have the node all the same: before it counts as unclaimed, all are listed.

@@ -9,7 +9,7 @@ from spotwright.errors import ApiError, error_code
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, nominations
+from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, nominations, repairs
 from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
@@ -24,7 +24,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 
 DOORBELL_KINDS: Final = (
     "decision", "launch", "claim", "claim-instance", "node", "notice", "command", "nodepools", "drift", "instance",
-    "nomination",
+    "nomination", "repair",
 )  # fmt: skip
 # Of an error in a log line: it may quote a whole object.
 _SHOWN_CHARACTERS: Final = 500
@@ -134,6 +134,8 @@ def handle_doorbell(
                 update_nodeoverlays(ports, now=now)
         case "drift":
             drift.update_drift(ports, bell.key, now=now)
+        case "repair":
+            repairs.repair_nodes(ports, now=now)
         case "instance":
             orphan = find_orphan(ports, bell.key, now)
             to_terminate += [InstanceTermination(orphan)] if orphan else []

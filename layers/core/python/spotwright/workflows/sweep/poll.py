@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.lifecycle import liveness, reservation_expiration
+from spotwright.lifecycle import liveness, node_repair, reservation_expiration
 from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.ec2.instance_type import Catalog
@@ -20,9 +20,9 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, find_condition
-from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
+from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_REPAIR, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.workflows.planning.cluster_state import read_cluster_state
 from spotwright.workflows.ports.bundles import SweepPorts
@@ -44,11 +44,15 @@ HORIZON_SECONDS: Final = 60
 
 
 class ClusterView(msgspec.Struct, frozen=True):
-    """What a poll knows of the cluster. ``ready_instances``: those whose Node is Ready; none where lists were read."""
+    """What a poll knows of the cluster. ``ready_instances``: those whose Node is Ready; none where lists were read.
+
+    ``nodes``: none where lists were read and nobody needs them.
+    """
 
     claims: tuple[NodeClaim, ...]
     waiting_pods: tuple[Pod, ...]
     ready_instances: frozenset[str] = frozenset()
+    nodes: tuple[Node, ...] = ()
 
 
 class SweepResult(msgspec.Struct, frozen=True):
@@ -98,6 +102,8 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         ports.doorbells.ring("lifecycle", unsettled)
     if scheduled:
         _ring_expiring(ports.doorbells, name, claims, now)
+        if any(node_repair.is_due(node, now) for node in view.nodes):
+            ports.doorbells.ring("lifecycle", [Doorbell(name, "repair")])
         if RESERVED_CAPACITY in ports.settings.feature_gates:
             _ring_reserved(ports.doorbells, name, claims, classes)
     pending = _pending_pods(view.waiting_pods, ports.settings, bool(claims))
@@ -120,6 +126,7 @@ def _view(ports: SweepPorts, now: datetime, *, scheduled: bool) -> ClusterView:
 
     A state that lies can so delay what a lost message was about by ten minutes at most.
     """
+    repairs = NODE_REPAIR in ports.settings.feature_gates
     if scheduled and now.minute % LISTING_MINUTES:
         state = read_cluster_state(ports.cluster_state, now=now)
         if isinstance(state, ClusterState):
@@ -128,8 +135,10 @@ def _view(ports: SweepPorts, now: datetime, *, scheduled: bool) -> ClusterView:
                 objects.nodeclaims,
                 tuple(pod for pod in objects.pods if not pod.node_name),
                 frozenset(instance_id(node.provider_id) for node in objects.nodes if node.is_ready),
+                objects.nodes if repairs else (),
             )
-    return ClusterView(ports.cluster.nodeclaims(), ports.cluster.pods(pending=True))
+    nodes = ports.cluster.nodes() if scheduled and repairs else ()
+    return ClusterView(ports.cluster.nodeclaims(), ports.cluster.pods(pending=True), nodes=nodes)
 
 
 def _with_price(result: SweepResult, claims: tuple[NodeClaim, ...], catalog: Catalog) -> SweepResult:

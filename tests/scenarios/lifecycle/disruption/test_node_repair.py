@@ -1,0 +1,171 @@
+"""Nodes that stay unhealthy are replaced (gate NodeRepair): what is not proven sick stays."""
+
+import msgspec
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.snapshot import NODE_REPAIR, Settings
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from spotwright.workflows.ports.doorbells import Doorbell
+
+MINUTES = 60
+
+
+@pytest.fixture
+def repaired(world: World) -> World:
+    """The gate is on, and six nodes run a pod each."""
+    return with_nodes(world, 6)
+
+
+def with_nodes(world: World, count: int, *, gates: tuple[str, ...] = (NODE_REPAIR,)) -> World:
+    world.settings = Settings(feature_gates=gates)
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), count)
+    assert world.run(5 * MINUTES, until=lambda: len(world.running_pods()) == count)
+    world.run(60)
+    return world
+
+
+def fall_ill(world: World, claim: NodeClaim, kind: str = "KernelReady", *, status: str = "False") -> None:
+    """The node monitoring agent, or the kubelet, reports the condition from now on."""
+    node = world.cluster.find("nodes", claim.node_name)
+    others = tuple(condition for condition in node.conditions if condition.type != kind)
+    condition = Condition(kind, status, "Found", last_transition_time=world.clock.seconds())
+    world.cluster.update("nodes", node.name, conditions=(*others, condition))
+
+
+def is_deleted(world: World, claim: NodeClaim) -> bool:
+    current = world.cluster.find("nodeclaims", claim.name)
+    return current is None or current.metadata.deletion_timestamp is not None
+
+
+def reasons(world: World, name: str) -> set[str]:
+    return {event.reason for event in world.cluster.events if event.name == name}
+
+
+@pytest.mark.parametrize(("kind", "minutes"), [("KernelReady", 30), ("AcceleratedHardwareReady", 10)])
+def test_k1_a_node_is_replaced_when_its_toleration_ends_and_not_before(
+    repaired: World, kind: str, minutes: int
+) -> None:
+    sick = repaired.claims()[0]
+    fall_ill(repaired, sick, kind)
+    assert not repaired.run(minutes * MINUTES - 2, until=lambda: is_deleted(repaired, sick))
+    assert repaired.run(5, until=lambda: is_deleted(repaired, sick)), "at the second, give or take"
+    assert repaired.run(5 * MINUTES, until=lambda: len(repaired.running_pods()) == 6 and len(repaired.claims()) == 6)
+    assert sick.name not in {claim.name for claim in repaired.claims()}
+    assert "Unhealthy" in reasons(repaired, sick.node_name) & reasons(repaired, sick.name)
+
+
+def test_a_kubelet_that_falls_silent_is_replaced_with_the_pods_that_it_cannot_stop(repaired: World) -> None:
+    sick = repaired.claims()[0]
+    repaired.kubelets.broken_instances.add(sick.provider_id.rpartition("/")[2])
+    repaired.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("all", "inflate", min_available="100%"))
+    assert repaired.run(35 * MINUTES, until=lambda: repaired.cluster.find("nodeclaims", sick.name) is None)
+    assert repaired.run(5 * MINUTES, until=lambda: len(repaired.running_pods()) == 6)
+
+
+def test_without_the_gate_nothing_is_repaired(world: World) -> None:
+    with_nodes(world, 2, gates=())
+    sick = world.claims()[0]
+    fall_ill(world, sick)
+    assert not world.run(40 * MINUTES, until=lambda: is_deleted(world, sick))
+
+
+def test_a_condition_that_clears_begins_anew(repaired: World) -> None:
+    sick = repaired.claims()[0]
+    for _ in range(3):
+        fall_ill(repaired, sick)
+        assert not repaired.run(29 * MINUTES, until=lambda: is_deleted(repaired, sick))
+        fall_ill(repaired, sick, status="True")
+        assert not repaired.run(5 * MINUTES, until=lambda: is_deleted(repaired, sick))
+
+
+def test_too_many_unhealthy_nodes_are_all_kept_and_it_is_said_until_fewer_are(repaired: World) -> None:
+    first, second, third, *_ = repaired.claims()
+    for claim in (first, second, third):
+        fall_ill(repaired, claim)
+    assert not repaired.run(40 * MINUTES, until=lambda: any(is_deleted(repaired, claim) for claim in repaired.claims()))
+    assert "NodeRepairBlocked" in reasons(repaired, first.node_name) & reasons(repaired, "default")
+    told = [
+        event for event in repaired.cluster.events if (event.name, event.reason) == ("default", "NodeRepairBlocked")
+    ]
+    assert len(told) == 1
+    assert "3 of 6" in told[0].message
+    fall_ill(repaired, third, status="True")
+    assert repaired.run(2 * MINUTES, until=lambda: is_deleted(repaired, first) and is_deleted(repaired, second))
+    assert not is_deleted(repaired, third)
+
+
+def test_stale_conditions_after_an_outage_of_the_api_server_repair_nothing(repaired: World) -> None:
+    """The kubelet recovered while nobody could write so; it corrects its condition seconds after the outage."""
+    sick = repaired.claims()[0]
+    fall_ill(repaired, sick, "Ready")
+    repaired.run(28 * MINUTES)
+    repaired.outages["cluster"] = Unavailable("no answer", code="Timeout")
+    repaired.run(10 * MINUTES)
+    repaired.outages.clear()
+    repaired.doorbells.ring("lifecycle", [Doorbell(repaired.cluster.name, "repair")])
+    repaired.run(10)
+    assert not is_deleted(repaired, sick)
+    fall_ill(repaired, sick, "Ready", status="True")
+    assert not repaired.run(5 * MINUTES, until=lambda: is_deleted(repaired, sick))
+
+
+def test_a_node_that_states_the_instance_of_another_does_no_harm(repaired: World) -> None:
+    victim, *_ = repaired.claims()
+    liar = msgspec.structs.replace(
+        builders.unmanaged_node("liar"),
+        provider_id=victim.provider_id,
+        conditions=(Condition("Ready", "Unknown", last_transition_time=repaired.clock.seconds()),),
+    )
+    repaired.cluster.put("nodes", liar)
+    assert not repaired.run(40 * MINUTES, until=lambda: is_deleted(repaired, victim))
+
+
+def test_nothing_is_repaired_while_the_cluster_is_paused(repaired: World) -> None:
+    sick = repaired.claims()[0]
+    fall_ill(repaired, sick)
+    repaired.state.cluster_row = msgspec.structs.replace(repaired.state.cluster_row, paused=True)
+    assert not repaired.run(40 * MINUTES, until=lambda: is_deleted(repaired, sick))
+
+
+@pytest.mark.parametrize("forwarder", [True, False])
+def test_lost_doorbells_are_made_up_for_within_a_minute(repaired: World, *, forwarder: bool) -> None:
+    repaired.forwarder_runs = forwarder
+    sick = repaired.claims()[0]
+    fall_ill(repaired, sick)
+    repaired.run(30 * MINUTES - 5)
+    repaired.doorbells.receive("lifecycle")
+    repaired.forget_changes()
+    assert repaired.run(100, until=lambda: is_deleted(repaired, sick))
+
+
+def test_a_sick_node_found_late_takes_a_second_look(repaired: World) -> None:
+    """A condition that says that it is old: the Node's doorbell rings, and the node goes well within a minute."""
+    sick = repaired.claims()[0]
+    node = repaired.cluster.find("nodes", sick.node_name)
+    old = Condition("KernelReady", "False", last_transition_time=repaired.clock.seconds().replace(year=2025))
+    repaired.cluster.update("nodes", node.name, conditions=(*node.conditions, old))
+    assert not repaired.run(15, until=lambda: is_deleted(repaired, sick))
+    assert repaired.run(15, until=lambda: is_deleted(repaired, sick))
+
+
+@pytest.mark.parametrize(("stated", "kept"), [("2024-04-01T12:00:00Z", True), ("2099-04-01T12:00:00Z", False)])
+def test_k4_a_termination_that_was_to_end_later_ends_now(repaired: World, stated: str, *, kept: bool) -> None:
+    sick = repaired.claims()[0]
+    fall_ill(repaired, sick)
+    repaired.run(29 * MINUTES)
+    repaired.cluster.update("nodeclaims", sick.name, annotations={labels.TERMINATION_TIMESTAMP: stated})
+    seen: list[str] = []
+
+    def is_gone() -> bool:
+        current = repaired.cluster.find("nodeclaims", sick.name)
+        if current is not None and current.metadata.deletion_timestamp is not None:
+            seen.append(current.metadata.annotations[labels.TERMINATION_TIMESTAMP])
+        return current is None
+
+    assert repaired.run(5 * MINUTES, until=is_gone)
+    assert (seen[0] == stated) == kept
