@@ -5,6 +5,7 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.status import nodepools
 
@@ -53,14 +54,7 @@ def test_a_large_cluster_is_counted_less_often(world: World, monkeypatch: pytest
 
 
 def test_where_nobody_rings_the_poll_counts(world: World) -> None:
-    usual = world.state.begin_planning
-
-    def begin_planning(work: str, *, now: int, until: int) -> bool:
-        if work == "nodepools":
-            raise Unavailable("no answer")
-        return usual(work, now=now, until=until)
-
-    world.state.begin_planning = begin_planning  # type: ignore[method-assign]
+    world.effects.inject(Fault("state", "throttle_pool_status", Unavailable("no answer"), times=1_000))
     world.run(1)
     world.deploy(ONE_EACH, 1)
     assert world.run(130, until=lambda: pool(world).node_count == 1)

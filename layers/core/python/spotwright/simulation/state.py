@@ -56,6 +56,7 @@ class FakeState:
         self.catalog_time = 0
         self.region_read_began = 0
         self.planners: dict[str, int] = {}
+        self.pool_status_until = 0
 
     def cluster(self) -> ClusterRow:
         self._effects.before_read("state", "cluster")
@@ -90,6 +91,15 @@ class FakeState:
             self._note_planner(work, 0)
             return True
         return False
+
+    def throttle_pool_status(self, *, now: int, until: int) -> int:
+        noted = self.pool_status_until
+        with suppress(Conflict), self._effects.record("state", "throttle_pool_status"):
+            if noted > now:
+                raise Conflict("somebody else rang", code="ConditionalCheckFailed")
+            self.pool_status_until = until
+            return 0
+        return noted
 
     def _note_planner(self, work: str, until: int) -> None:
         self.planners[work] = until

@@ -23,8 +23,7 @@ class StatePort(Protocol):
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
 
-        ``work``: provision | notices | disrupt; or nodepools, for whoever rings for their status. It spares others the
-        same work and no more; ``commit`` decides.
+        ``work``: provision | notices | disrupt. It spares others the same work and no more; ``commit`` decides.
         """
         ...
 
@@ -32,6 +31,13 @@ class StatePort(Protocol):
         """Take the note back that ends at ``until``; False when it is not there any more.
 
         With ``served``: False, too, and the note stays, when more than so many requests for planning were counted.
+        """
+        ...
+
+    def throttle_pool_status(self, *, now: int, until: int) -> int:
+        """Note that nobody else rings for the status of the NodePools before ``until``. Epoch milliseconds.
+
+        0 when it is noted; otherwise until when an earlier note holds, and nothing changed.
         """
         ...
 

@@ -16,6 +16,8 @@ class ClusterItem:
 
     def __init__(self, table: Table, cluster: str) -> None:
         self._table, self._cluster = table, cluster
+        # Nobody shortens or takes back a note on the status of the NodePools: it is not asked for again before its end.
+        self._pool_status_until = 0
 
     def read(self) -> ClusterRow:
         rows = self._table.get_rows(self._cluster, "cluster", "pause")
@@ -63,6 +65,22 @@ class ClusterItem:
             values | {":s": {"N": str(served)}},
             condition=f"{end} = :u AND (attribute_not_exists(requested) OR requested <= :s)",
         )
+
+    def throttle_pool_status(self, *, now: int, until: int) -> int:
+        if now < self._pool_status_until:
+            return self._pool_status_until
+        row = self._table.try_update(
+            self._cluster,
+            "cluster",
+            "SET nodepools_until = :u",
+            {":u": {"N": str(until)}, ":n": {"N": str(now)}},
+            condition="attribute_not_exists(nodepools_until) OR nodepools_until <= :n",
+        )
+        if row is None:
+            self._pool_status_until = until
+            return 0
+        self._pool_status_until = number_attribute(row, "nodepools_until")
+        return max(self._pool_status_until, now + 1)
 
     def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
         first = "attribute_not_exists(version) OR version = :v" if expected_version == 0 else "version = :v"

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from botocore.exceptions import ClientError
+
 from spotwright.adapters.aws import errors
 from spotwright.adapters.aws.dynamodb.items import Item
-from spotwright.errors import NotFound, Throttled, Unavailable
+from spotwright.errors import Conflict, NotFound, Throttled, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -70,17 +72,28 @@ class Table:
         self, pk: str, sk: str, expression: str, values: Item, *, condition: str = "", returns: str = "NONE"
     ) -> Any:
         """Update a row. Raises Conflict when ``condition`` does not hold."""
-        request: dict[str, Any] = {
-            "TableName": self.name,
-            "Key": {"pk": {"S": pk}, "sk": {"S": sk}},
-            "UpdateExpression": expression,
-            "ExpressionAttributeValues": values,
-            "ReturnValues": returns,
-        }
-        if condition:
-            request["ConditionExpression"] = condition
+        request: dict[str, Any] = {"ReturnValues": returns} | ({"ConditionExpression": condition} if condition else {})
+        return self._update(pk, sk, expression, values, request)
+
+    def try_update(self, pk: str, sk: str, expression: str, values: Item, *, condition: str) -> Item | None:
+        """Update a row; None when ``condition`` held, else the row as it is, empty where DynamoDB does not show it."""
+        request = {"ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        try:
+            self._update(pk, sk, expression, values, request)
+        except Conflict as conflict:
+            refusal = conflict.__cause__
+            return refusal.response.get("Item", {}) if isinstance(refusal, ClientError) else {}  # type: ignore[return-value]
+        return None
+
+    def _update(self, pk: str, sk: str, expression: str, values: Item, options: dict[str, Any]) -> Any:
         with translate_table_errors(f"UpdateItem {pk} {sk}"):
-            return self._client.update_item(**request)
+            return self._client.update_item(
+                TableName=self.name,
+                Key={"pk": {"S": pk}, "sk": {"S": sk}},
+                UpdateExpression=expression,
+                ExpressionAttributeValues=values,
+                **options,
+            )
 
 
 @contextmanager
