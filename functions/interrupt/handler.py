@@ -1,4 +1,4 @@
-"""Records EventBridge's messages about instances as notices; each message succeeds or fails alone."""
+"""Records EventBridge's messages about instances as notices, a batch together; each message fails alone."""
 
 import os
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from spotwright.model.quoting import quote
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
-from spotwright.workflows.interrupt import find_clusters, record_notice
+from spotwright.workflows.interrupt import find_clusters, record_notices
 
-# No further notice is begun with less time left: about what its rows and doorbells take with retries.
+# No further row is begun with less time left: about what it and the doorbells take with retries.
 LAST_SECONDS = 2
 
 logger = Logger()
@@ -40,33 +40,32 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
             continue
         if notice is not None:
             notices[record["messageId"]] = notice
-    instances = {instance for notice in notices.values() for instance in notice.instance_ids}
-    concerned = find_clusters(clusters, interrupt_clients.instances(), instances) if instances else {}
-    for message_id, notice in notices.items():
-        is_late = sqs_batch.seconds_left(context) < LAST_SECONDS
-        if is_late or not _record_notice(message_id, notice, clusters, concerned):
-            failed.append(message_id)
+    failed += _record(clusters, notices, context)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
-def _record_notice(
-    message_id: str,
-    notice: Notice,
+def _record(
     clusters: Mapping[str, interrupt_clients.InterruptClients],
-    concerned: Mapping[str, tuple[str, ...]],
-) -> bool:
-    """False for a message that must come back, or go to the dead letters."""
-    try:
-        record_notice(clusters, concerned, notice, now=datetime.now(UTC))
-    except ApiError as failure:
-        _report(message_id, failure)
-        return False
-    log_line(
-        logger, log_lines.RECORDED_NOTICE,
-        kind=notice.kind, instance_ids=notice.instance_ids, deadline=notice.deadline,
+    notices: Mapping[str, Notice],
+    context: sqs_batch.LambdaContext,
+) -> list[str]:
+    """Record the notices of a batch, by message; the messages that must come back, or go to the dead letters."""
+    instances = {instance for notice in notices.values() for instance in notice.instance_ids}
+    concerned = find_clusters(clusters, interrupt_clients.instances(), instances) if instances else {}
+    failures = record_notices(
+        clusters, concerned, notices,
+        now=datetime.now(UTC), may_begin=lambda: sqs_batch.seconds_left(context) >= LAST_SECONDS,
     )  # fmt: skip
-    add_metric(metrics, telemetry.NOTICES, 1)
-    return True
+    for message_id, notice in notices.items():
+        if message_id in failures:
+            _report(message_id, failures[message_id])
+            continue
+        log_line(
+            logger, log_lines.RECORDED_NOTICE,
+            kind=notice.kind, instance_ids=notice.instance_ids, deadline=notice.deadline,
+        )  # fmt: skip
+        add_metric(metrics, telemetry.NOTICES, 1)
+    return list(failures)
 
 
 def _report(message_id: str, failure: ApiError) -> None:

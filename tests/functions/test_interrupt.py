@@ -12,6 +12,7 @@ from spotwright.errors import ApiError, Denied, Throttled, Unavailable
 from spotwright.model.ec2.fleet import Instance
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.ports.rows import NoticeRow, Row
 from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
 
 SPOT = "EC2 Spot Instance Interruption Warning"
@@ -84,6 +85,63 @@ def test_a_notice_that_cannot_be_written_comes_back(world: World) -> None:
     bodies = [envelope(SPOT), envelope(SPOT, **{"instance-id": "i-2"})]
     assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == ["m0"]
     assert list(world.state.rows) == ["notice#i-2"]
+
+
+def notices(count: int) -> list[dict[str, Any]]:
+    return [envelope(SPOT, **{"instance-id": f"i-{number:02}"}) for number in range(count)]
+
+
+def rung(world: World) -> list[str]:
+    """The calls that rang for notices, each with all its doorbells."""
+    return [effect.subject for effect in world.effects.select("doorbells", "ring")]
+
+
+def test_a_batch_rings_once_after_all_its_rows_are_there(world: World) -> None:
+    bodies = [*notices(10), envelope(REBALANCE, **{"instance-id": "i-03"})]
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == []
+    assert rung(world) == [" ".join(f"notices/notice:i-{number:02}" for number in range(10))]
+    assert world.effects.log[-1].action == "ring"
+    assert len(world.state.rows) == 10
+
+
+@pytest.mark.parametrize("first_is_lighter", [True, False])
+def test_of_two_notices_of_an_instance_in_a_batch_the_severer_is_written_alone(
+    world: World, first_is_lighter: bool
+) -> None:
+    bodies = [envelope(REBALANCE), envelope(STATE, state="stopping")]
+    load_handler("interrupt", world).handler(sqs_event(bodies if first_is_lighter else bodies[::-1]), Context())
+    assert [effect.action for effect in world.effects.select("state", "*")] == ["create"]
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert row.kind == "instance_stopped"
+
+
+def test_rows_that_fail_fail_their_messages_and_the_others_are_rung_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = world.state.create
+
+    def create(row: Row) -> bool:
+        if isinstance(row, NoticeRow) and row.instance_id in ("i-02", "i-05"):
+            raise Throttled("slow down")
+        return usual(row)
+
+    monkeypatch.setattr(world.state, "create", create)
+    bodies = [*notices(8), envelope(REBALANCE, **{"instance-id": "i-05"})]
+    answer = load_handler("interrupt", world).handler(sqs_event(bodies), Context())
+    assert failed_messages(answer) == ["m2", "m5", "m8"]
+    assert rung(world) == [" ".join(f"notices/notice:i-{number:02}" for number in (0, 1, 3, 4, 6, 7))]
+
+
+def test_a_ring_that_fails_brings_back_the_messages_of_its_cluster(cell: dict[str, World], world: World) -> None:
+    tagged(world, "i-00", **{"eks:eks-cluster-name": "blue"})
+    tagged(world, "i-01", **{"eks:eks-cluster-name": "green"})
+    cell["blue"].effects.inject(Fault("doorbells", "ring", Unavailable("no queue"), times=1))
+    handler = load_handler("interrupt", world).handler
+    assert failed_messages(handler(sqs_event(notices(2)), Context())) == ["m0"]
+    assert [bell.key for bell in cell["green"].doorbells.receive("notices")] == ["i-01"]
+    assert failed_messages(handler(sqs_event(notices(1)), Context())) == []
+    assert [bell.key for bell in cell["blue"].doorbells.receive("notices")] == ["i-00"]
 
 
 def tagged(world: World, instance_id: str, **tags: str) -> None:

@@ -7,17 +7,18 @@ at every launch, and a notice that comes before it would find none.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from spotwright.aws import interruption_messages
 from spotwright.aws.interruption_messages import Notice, NoticeKind
-from spotwright.errors import ApiError, Conflict
+from spotwright.errors import ApiError, Conflict, Unavailable
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import InterruptPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.ec2 import InstanceTagsPort
@@ -48,7 +49,9 @@ def interrupt(
     """
     notice = interruption_messages.parse_notice(envelope)
     if notice is not None:
-        record_notice(clusters, find_clusters(clusters, instances, notice.instance_ids), notice, now=now)
+        concerned = find_clusters(clusters, instances, notice.instance_ids)
+        for failure in record_notices(clusters, concerned, {"": notice}, now=now).values():
+            raise failure
     return notice
 
 
@@ -73,31 +76,100 @@ def find_clusters(
     }
 
 
-def record_notice(
-    clusters: Mapping[str, InterruptPorts], concerned: Mapping[str, Iterable[str]], notice: Notice, *, now: datetime
-) -> None:
-    """A row and a doorbell for each instance and each cluster that it may belong to. ``concerned``: those, by instance.
+def record_notices(
+    clusters: Mapping[str, InterruptPorts],
+    concerned: Mapping[str, Iterable[str]],
+    notices: Mapping[str, Notice],
+    *,
+    now: datetime,
+    may_begin: Callable[[], bool] = lambda: True,
+) -> dict[str, ApiError]:
+    """A row for each instance of a batch and each cluster that it may belong to; then each cluster is rung for once.
 
-    Raises ApiError.
+    ``notices``: by message; ``concerned``: clusters by instance; ``may_begin``: whether time is left for a further row.
+    The answer: messages that must come back, and why. A message fails with any row of its instances, and with the ring
+    of any of their clusters.
     """
-    for instance in notice.instance_ids:
-        for name in concerned[instance]:
-            _write_notice(clusters[name], name, instance, notice, now)
+    targets = {message: _targets(notice, concerned) for message, notice in notices.items()}
+    written = _write_rows(clusters, _severest(notices, targets), now, may_begin)
+    rung = _ring(clusters, [target for target, failure in written.items() if failure is None])
+    return {
+        message: failures[0]
+        for message, rows in targets.items()
+        if (failures := [failure for row in rows if (failure := written[row] or rung[row.cluster]) is not None])
+    }
 
 
-def _write_notice(ports: InterruptPorts, cluster: str, instance: str, notice: Notice, now: datetime) -> None:
-    """The row first, then the doorbell: if it is lost, the row's timer rings."""
+class _Target(NamedTuple):
+    """Where a row is written."""
+
+    cluster: str
+    instance: str
+
+
+def _targets(notice: Notice, concerned: Mapping[str, Iterable[str]]) -> list[_Target]:
+    return [_Target(cluster, instance) for instance in notice.instance_ids for cluster in concerned[instance]]
+
+
+def _severest(notices: Mapping[str, Notice], targets: Mapping[str, Iterable[_Target]]) -> dict[_Target, Notice]:
+    """Of several notices of an instance the severest, of equal ones the first, is written."""
+    severest: dict[_Target, Notice] = {}
+    for message, notice in notices.items():
+        for target in targets[message]:
+            before = severest.setdefault(target, notice)
+            severest[target] = notice if _SEVERITY[notice.kind] > _SEVERITY[before.kind] else before
+    return severest
+
+
+def _write_rows(
+    clusters: Mapping[str, InterruptPorts],
+    notices: Mapping[_Target, Notice],
+    now: datetime,
+    may_begin: Callable[[], bool],
+) -> dict[_Target, ApiError | None]:
+    """Side by side; why those failed that did."""
+
+    def write(target: _Target) -> ApiError | None:
+        if not may_begin():
+            return Unavailable("no time was left to write the row of its notice", code="NoTimeLeft")
+        return _failure_of(lambda: _write_notice(clusters[target.cluster].state, target, notices[target], now))
+
+    return dict(zip(notices, in_parallel(write, notices), strict=True))
+
+
+def _ring(clusters: Mapping[str, InterruptPorts], written: Iterable[_Target]) -> dict[str, ApiError | None]:
+    """Ring once for all rows of a cluster. By cluster of the cell, why it failed, None also where there is no row."""
+    bells_by_cluster: dict[str, list[Doorbell]] = {}
+    for cluster, instance in sorted(written):
+        bells_by_cluster.setdefault(cluster, []).append(Doorbell(cluster, "notice", instance))
+
+    def ring(cluster: str) -> ApiError | None:
+        return _failure_of(lambda: clusters[cluster].doorbells.ring("notices", bells_by_cluster[cluster]))
+
+    rung = dict(zip(bells_by_cluster, in_parallel(ring, bells_by_cluster), strict=True))
+    return {cluster: rung.get(cluster) for cluster in clusters}
+
+
+def _failure_of(work: Callable[[], None]) -> ApiError | None:
+    try:
+        work()
+    except ApiError as failure:
+        return failure
+    return None
+
+
+def _write_notice(state: StatePort, target: _Target, notice: Notice, now: datetime) -> None:
+    """If the doorbell that follows is lost, the row's timer rings."""
     row = NoticeRow(
-        instance_id=instance,
-        cluster=cluster,
+        instance_id=target.instance,
+        cluster=target.cluster,
         kind=notice.kind,
         deadline=epoch_ms(notice.deadline) if notice.deadline else 0,
         created=epoch_ms(now),
         due=epoch_ms(now + TIMER),
     )
-    if not ports.state.create(row):
-        _replace_lighter(ports.state, row)
-    ports.doorbells.ring("notices", [Doorbell(cluster, "notice", instance)])
+    if not state.create(row):
+        _replace_lighter(state, row)
 
 
 def _replace_lighter(state: StatePort, row: NoticeRow) -> None:
