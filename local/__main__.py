@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from local.kubernetes.binaries import BuildFailed, ensure_built
@@ -51,6 +52,7 @@ def _arguments() -> argparse.Namespace:
     up.add_argument("--cluster", default=CLUSTER)
     up.add_argument("--detach", action="store_true", help="return when the stack is up; end it with `down`")
     up.add_argument("--boot-seconds", type=float, default=StackOptions().boot_seconds)
+    up.add_argument("--lenient", nargs="*", metavar="RULE", help="what the local AWS is not to be strict about")
     up.add_argument("--pods", type=json.loads, default={}, help="JSON: image name to the command of its pods")
     return parser.parse_args()
 
@@ -61,6 +63,8 @@ def _up(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     options = StackOptions(cluster=arguments.cluster, boot_seconds=arguments.boot_seconds, pod_commands=arguments.pods)
+    if arguments.lenient is not None:
+        options = replace(options, lenient=arguments.lenient)
     try:
         with Stack.start(arguments.directory, options=options) as stack:
             for name, value in stack.environment().items():

@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import urllib3
 
+from local.aws.strictness import lenient_by_default
 from local.kubernetes.addons import WEBHOOK_IMAGE, install_addons
 from local.kubernetes.binaries import KUBERNETES_VERSION, Binaries, ensure_built
 from local.kubernetes.certificates import KeyIdentifiers
@@ -50,6 +51,7 @@ class StackOptions:
     """What a stack is started with. `pod_commands` maps image names to the commands their pods run.
 
     Delays in seconds: launch to registration, registration to Ready, termination to deletion of the Node.
+    `lenient` names rules of local/aws/strictness.py that are relaxed.
     `key_identifiers` OMITTED makes the API server's certificates as many EKS clusters have them.
     """
 
@@ -58,6 +60,7 @@ class StackOptions:
     boot_seconds: float = 3.0
     ready_seconds: float = 2.0
     removal_seconds: float = 5.0
+    lenient: Sequence[str] = field(default_factory=lenient_by_default)
     key_identifiers: KeyIdentifiers = KeyIdentifiers.INCLUDED
 
 
@@ -187,8 +190,9 @@ class Stack:
 
     def _start_aws(self) -> None:
         port = self.aws_endpoint.rpartition(":")[2]
-        arguments = ["--port", port, "--directory", str(self.directory)]
-        self._start_part("aws", "local.aws", *arguments, "--region", self.region, "--cluster", self.cluster)
+        arguments = ["--port", port, "--directory", str(self.directory), "--region", self.region]
+        arguments += ["--cluster", self.cluster, "--lenient", *self._options.lenient]
+        self._start_part("aws", "local.aws", *arguments)
 
     def _aws_answers(self) -> bool:
         try:

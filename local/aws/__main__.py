@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from local.aws import moto_setup
+from local.aws.strictness import Strictness, lenient_by_default, rules
 
 
 def main() -> None:
@@ -14,6 +15,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, required=True, help="logs and working files")
     parser.add_argument("--region", default="ap-northeast-2")
     parser.add_argument("--cluster", default="dev-eks-cluster")
+    parser.add_argument("--lenient", nargs="*", default=lenient_by_default(), metavar="RULE", help="see strictness.py")
     arguments = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -28,6 +30,7 @@ def main() -> None:
         port=arguments.port,
         region=arguments.region,
         cluster=arguments.cluster,
+        strictness=Strictness(rules(arguments.lenient)),
         stop=stop,
     )
 

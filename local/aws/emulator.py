@@ -12,6 +12,7 @@ from typing import Any
 
 from local.aws.calls.call_log import CallLog
 from local.aws.calls.request import AwsRequest, AwsResponse
+from local.aws.strictness import Strictness
 
 type ControlHandler = Callable[[Mapping[str, Any], Mapping[str, str]], Any]
 type CallHandler = Callable[[AwsRequest], AwsResponse | None]
@@ -35,6 +36,7 @@ class Emulator:
     port: int
     cluster: str
     call_log: CallLog
+    strictness: Strictness = field(default_factory=Strictness)
     routes: list[tuple[str, tuple[str, ...], ControlHandler]] = field(default_factory=list)
     handlers: dict[tuple[str, str], list[CallHandler]] = field(default_factory=dict)
     checks: list[CallCheck] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The local AWS inside this process: for benchmarks and tests that look into it. Needs `moto_setup.prepare` first."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from local.aws.ec2.throttling import RequestLimits
 from local.aws.emulator import Emulator
 from local.aws.faults import Faults
 from local.aws.server import running_server
+from local.aws.strictness import Rule, Strictness
 
 ADMINISTRATOR = {"AccessKeyId": "local-admin", "SecretAccessKey": "local", "SessionToken": ""}
 
@@ -60,10 +61,15 @@ class InProcessAws:
 
 
 @contextmanager
-def run_in_process(directory: Path, *, region: str, cluster: str) -> Iterator[InProcessAws]:
+def run_in_process(
+    directory: Path, *, region: str, cluster: str, lenient: Collection[Rule] = ()
+) -> Iterator[InProcessAws]:
     """Answers on a free port of this machine until the block ends. Once per process: moto's state is global."""
     stop = threading.Event()
-    with running_server(directory, port=0, region=region, cluster=cluster, stop=stop) as emulator:
+    strictness = Strictness(set(lenient))
+    with running_server(
+        directory, port=0, region=region, cluster=cluster, strictness=strictness, stop=stop
+    ) as emulator:
         try:
             yield InProcessAws(emulator)
         finally:

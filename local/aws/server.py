@@ -22,8 +22,8 @@ from local.aws.ec2 import control as ec2_control
 from local.aws.ec2 import instances_api, throttling
 from local.aws.ec2.catalog import instance_types, price_list, spot_prices, ssm_parameters
 from local.aws.ec2.launches import capacity_reservations, fleets, instance_capacity, launch_templates
+from local.aws.eks import addons, authentication, nodegroups, zonal_shifts
 from local.aws.eks import api as eks_api
-from local.aws.eks import authentication, zonal_shifts
 from local.aws.emulator import Emulator
 from local.aws.event_source_mappings import pollers
 from local.aws.eventbridge import event_bus
@@ -31,6 +31,7 @@ from local.aws.functions import control as functions_control
 from local.aws.gateway import Gateway
 from local.aws.schedules import scheduler
 from local.aws.storage import bucket_policies, time_to_live
+from local.aws.strictness import Strictness
 from local.aws.sts import callers
 
 
@@ -58,6 +59,8 @@ MODULES: tuple[EmulatorModule, ...] = (
     ssm_parameters,
     zonal_shifts,
     eks_api,
+    addons,
+    nodegroups,
     authentication,
     bucket_policies,
     time_to_live,
@@ -142,10 +145,10 @@ class Server(ThreadingHTTPServer):
     control: ControlApi
 
 
-def build_emulator(directory: Path, *, region: str, cluster: str, port: int) -> Emulator:
+def build_emulator(directory: Path, *, region: str, cluster: str, port: int, strictness: Strictness) -> Emulator:
     """The emulator with every module registered; nothing runs yet."""
     calls = CallLog(directory / "logs" / "aws-calls.jsonl")
-    emulator = Emulator(directory, region, "123456789012", port, cluster, calls)
+    emulator = Emulator(directory, region, "123456789012", port, cluster, calls, strictness)
     for module in MODULES:
         module.add(emulator)
     return emulator
@@ -153,11 +156,12 @@ def build_emulator(directory: Path, *, region: str, cluster: str, port: int) -> 
 
 @contextlib.contextmanager
 def running_server(
-    directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event
+    directory: Path, *, port: int, region: str, cluster: str, strictness: Strictness, stop: threading.Event
 ) -> Iterator[Emulator]:
     """An emulator that answers on `port` (0 = a free one); its threads run until `stop` is set and the block ends."""
     server = Server(("127.0.0.1", port), Handler)
-    emulator = build_emulator(directory, region=region, cluster=cluster, port=server.server_address[1])
+    port = server.server_address[1]
+    emulator = build_emulator(directory, region=region, cluster=cluster, port=port, strictness=strictness)
     server.gateway, server.control = Gateway(emulator), ControlApi(emulator)
     threads = [threading.Thread(target=server.serve_forever, name="http", daemon=True)]
     threads += [
@@ -177,9 +181,13 @@ def running_server(
             emulator.call_log.close()
 
 
-def serve(directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event) -> None:
+def serve(
+    directory: Path, *, port: int, region: str, cluster: str, strictness: Strictness, stop: threading.Event
+) -> None:
     """Run until `stop`; writes the endpoint to DIRECTORY/aws.json once it listens."""
-    with running_server(directory, port=port, region=region, cluster=cluster, stop=stop) as emulator:
+    with running_server(
+        directory, port=port, region=region, cluster=cluster, strictness=strictness, stop=stop
+    ) as emulator:
         # Whoever sees the file finds all of it.
         unfinished = directory / "aws.json.unfinished"
         unfinished.write_text(json.dumps({"endpoint": emulator.endpoint}))

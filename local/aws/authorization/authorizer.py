@@ -9,17 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moto.iam.models import iam_backends
-
 from local.aws.authorization import access_requests, launches
+from local.aws.authorization.propagation import IamPropagation, user_view
 from local.aws.calls.request import AwsError, AwsRequest
 from local.aws.ec2.instances import LaunchSpecification
 from local.aws.ec2.launches.fleets import Fleets
 from local.aws.emulator import Emulator
 from local.aws.iam.conditions import Context
-from local.aws.iam.policies import AccessRequest, EvaluationResult, evaluate, parse_document, policy_document
+from local.aws.iam.policies import AccessRequest, EvaluationResult, evaluate, parse_document
 from local.aws.iam.trust_policies import trusts
-from local.aws.sts.callers import Caller, find_role, resolve_caller
+from local.aws.sts.callers import Caller, resolve_caller
 
 _QUERY_PROTOCOLS = ("query", "rest-xml")
 
@@ -43,8 +42,10 @@ class AuthorizationLog:
 
 
 def add(emulator: Emulator) -> None:
-    authorizer = Authorizer(emulator)
+    authorizer, propagation = Authorizer(emulator), emulator.component(IamPropagation)
     emulator.check_before(authorizer.check)
+    emulator.check_before(propagation.remember)
+    emulator.react_after(propagation.note_change)
     emulator.component(Fleets).launch_checks.append(authorizer.check_launch)
 
 
@@ -54,6 +55,7 @@ class Authorizer:
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
         self._questions = emulator.component(AuthorizationLog)
+        self._propagation = emulator.component(IamPropagation)
 
     def check(self, request: AwsRequest) -> None:
         """Raise the service's access-denied error unless all that the call touches is allowed."""
@@ -92,18 +94,12 @@ class Authorizer:
 
     def _policies(self, caller: Caller) -> list[list[Mapping[str, Any]]]:
         """Sets of documents that must all allow: identity policies and, where set, boundary and session."""
-        backend: Any = iam_backends[self._emulator.account]["aws"]
-        if caller.role:
-            holder = find_role(self._emulator, caller.role)
-        else:
-            holder = backend.get_user(caller.arn.rsplit("/", 1)[-1])
+        holder = self._propagation.role(caller.role) if caller.role else user_view(self._emulator, caller.arn)
         if holder is None:
             return [[]]
-        attached = [_default(policy) for policy in holder.managed_policies.values()]
-        sets = [[policy_document(text) for text in holder.policies.values()] + attached]
-        boundary = getattr(holder, "permissions_boundary_arn", None)
-        if boundary:
-            sets.append([_default(backend.managed_policies[boundary])])
+        sets = [list(holder.policies)]
+        if holder.boundary is not None:
+            sets.append([holder.boundary])
         if caller.session_policy:
             sets.append([parse_document(caller.session_policy)])
         return sets
@@ -126,7 +122,7 @@ class Authorizer:
         return tags | {key: (str(value),) for key, value in keys.items() if value}
 
     def _check_trust(self, request: AwsRequest, caller: Caller, common: Context) -> None:
-        role = find_role(self._emulator, request.params["RoleArn"])
+        role = self._propagation.role(request.params["RoleArn"])
         external = request.params.get("ExternalId")
         context = {**common, **({"sts:externalid": (external,)} if external else {})}
         whole_account = {self._emulator.account, f"arn:aws:iam::{self._emulator.account}:root"}
@@ -140,12 +136,6 @@ def _allowed(policies: Iterable[list[Mapping[str, Any]]], access: AccessRequest)
 
 def _with(access: AccessRequest, common: Context) -> AccessRequest:
     return AccessRequest(access.action, access.resource, {**common, **access.context})
-
-
-def _default(policy: Any) -> Mapping[str, Any]:
-    """The document of a managed policy's default version."""
-    version = next(item for item in policy.versions if item.version_id == policy.default_version_id)
-    return policy_document(version.document)
 
 
 def _denied(request: AwsRequest, policies: list[list[Mapping[str, Any]]], access: AccessRequest) -> AwsError:

@@ -45,6 +45,7 @@ class Deployment:
         stack = self.stack
         stack.set_status("CREATE_IN_PROGRESS", "User Initiated")
         if self._attempt():
+            self.context.await_consistency()
             stack.set_status("CREATE_COMPLETE")
         elif self.input.disable_rollback:
             stack.set_status("CREATE_FAILED", stack.reason)
@@ -57,6 +58,7 @@ class Deployment:
         parameters, outputs = stack.parameters, stack.outputs
         stack.set_status("UPDATE_IN_PROGRESS", "User Initiated")
         if self._attempt():
+            self.context.await_consistency()
             stack.updated = datetime.now(UTC)
             stack.set_status("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
             self._clean_up(before)

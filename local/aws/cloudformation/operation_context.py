@@ -1,11 +1,13 @@
 """What a stack operation works with: the stack, the way to AWS, and deletion of single resources."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from local.aws.authorization.propagation import IamPropagation
 from local.aws.cloudformation import schemas
 from local.aws.cloudformation.resource_handlers import (
     HandlerRequest,
@@ -32,6 +34,12 @@ class OperationContext:
 
     def handler_request(self, resource_name: str, kind: str) -> HandlerRequest:
         return HandlerRequest(self.session, self.stack.name, self.stack.id, resource_name, kind, self.tags)
+
+    def await_consistency(self) -> None:
+        """CloudFormation ends an operation when what it changed is seen everywhere; what a resource depends on need
+        not be before. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/stack-resource-configuration-complete.html
+        """
+        time.sleep(self.session.emulator.component(IamPropagation).seconds_left())
 
     def delete(self, resource: StackResource) -> None:
         """Delete one physical resource; raises one of RESOURCE_ERRORS."""

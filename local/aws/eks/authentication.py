@@ -7,6 +7,7 @@ is good for 15 minutes after X-Amz-Date, whatever X-Amz-Expires says (at most 90
 
 import base64
 import binascii
+import time
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from local.aws.eks.backend import AccessEntry, EksBackend
 from local.aws.emulator import Emulator
 from local.aws.iam.condition_keys import request_tags
 from local.aws.iam.trust_policies import trusts
+from local.aws.strictness import Rule
 from local.aws.sts.callers import Caller, UnknownCaller, create_role_session, find_role, resolve_caller
 from local.aws.sts.presigned_urls import PresignedUrl
 
@@ -122,10 +124,16 @@ def _check_age(url: PresignedUrl) -> None:
 
 
 def _entry(emulator: Emulator, caller: Caller, cluster: str) -> AccessEntry:
+    principal, eks = caller.role or caller.arn, emulator.component(EksBackend)
     try:
-        return emulator.component(EksBackend).access_entry(cluster, caller.role or caller.arn)
+        entry = eks.access_entry(cluster, principal)
     except AwsError as error:
         raise TokenRejected(error.message) from error
+    if time.monotonic() < entry.effective_at:
+        raise TokenRejected(f"the access entry of {principal} has not reached the cluster yet")
+    if entry.principal_id != eks.principal_id(principal) and emulator.strictness.holds(Rule.ACCESS_ENTRY_PRINCIPALS):
+        raise TokenRejected(f"the access entry was made for an earlier {principal}")
+    return entry
 
 
 def _username(entry: AccessEntry, caller: Caller) -> str:
@@ -136,6 +144,8 @@ def _username(entry: AccessEntry, caller: Caller) -> str:
 def _groups(entry: AccessEntry) -> list[str]:
     """The entry's groups; the cluster-wide admin policy is played by system:masters."""
     scope, _ = entry.policies.get(CLUSTER_ADMIN, ({}, None))
+    if time.monotonic() < entry.policies_effective_at.get(CLUSTER_ADMIN, 0.0):
+        scope = {}
     return [*entry.groups, *(["system:masters"] if scope.get("type") == "cluster" else [])]
 
 

@@ -5,15 +5,20 @@ it alike. Its errors are AwsError with EKS's codes.
 """
 
 import threading
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from moto.iam.models import iam_backends
+
 from local.aws.calls.request import AwsError
 from local.aws.ec2 import network
 from local.aws.emulator import Emulator
+from local.aws.strictness import Rule
+from local.aws.sts.callers import find_role
 
 ENTRY_TYPES = ("STANDARD", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "EC2", "HYBRID_LINUX", "HYPERPOD_LINUX")
 NODE_TYPES = ("EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX", "HYPERPOD_LINUX")
@@ -22,7 +27,11 @@ NODE_USERNAME = "system:node:{{EC2PrivateDNSName}}"
 
 @dataclass
 class AccessEntry:
-    """Who may log in, and as whom. `policies` maps a policy's ARN to (its scope, time of association)."""
+    """Who may log in, and as whom. `policies` maps a policy's ARN to (its scope, time of association).
+
+    `principal_id` is the unique id of the role or user that it was made for. Nobody is let in before `effective_at`,
+    and no policy counts before its time in `policies_effective_at` (both monotonic).
+    """
 
     cluster: str
     principal: str
@@ -34,6 +43,9 @@ class AccessEntry:
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     modified: datetime = field(default_factory=lambda: datetime.now(UTC))
     policies: dict[str, tuple[dict[str, Any], datetime]] = field(default_factory=dict)
+    principal_id: str = ""
+    effective_at: float = 0.0
+    policies_effective_at: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -51,11 +63,15 @@ class PodIdentityAssociation:
 
 
 class EksBackend:
-    """Clusters of the account with their access entries and Pod Identity associations."""
+    """Clusters of the account with their access entries and Pod Identity associations.
+
+    `on_registration` is called with the name of each new cluster and what its registration says.
+    """
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
         self._lock = threading.RLock()
+        self.on_registration: list[Callable[[str, Mapping[str, Any]], None]] = []
         self._clusters: dict[str, dict[str, Any]] = {}
         self._entries: dict[tuple[str, str], AccessEntry] = {}
         self._identities: dict[tuple[str, str], PodIdentityAssociation] = {}
@@ -91,7 +107,9 @@ class EksBackend:
                 "accessConfig": {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False},
                 "tags": dict(body.get("tags") or {}),
             }
-            return self._clusters[name]
+        for react in self.on_registration:
+            react(name, body)
+        return self._clusters[name]
 
     def cluster(self, name: str) -> dict[str, Any]:
         with self._lock:
@@ -117,6 +135,9 @@ class EksBackend:
         """Add an entry; the default username of a role carries its session name."""
         self.cluster(cluster)
         _check_entry(type, groups, username)
+        principal_id = self.principal_id(principal)
+        if not principal_id and self._emulator.strictness.holds(Rule.ACCESS_ENTRY_PRINCIPALS):
+            raise AwsError("InvalidParameterException", "The specified principalArn is invalid: invalid principal.")
         with self._lock:
             if (cluster, principal) in self._entries:
                 raise AwsError(
@@ -131,6 +152,8 @@ class EksBackend:
                 groups=tuple(groups) if type == "STANDARD" else ("system:nodes",),
                 arn=self._entry_arn(cluster, principal),
                 tags=dict(tags or {}),
+                principal_id=principal_id,
+                effective_at=self._effective_at(f"{cluster} {principal}"),
             )
             self._entries[cluster, principal] = entry
             return entry
@@ -179,6 +202,8 @@ class EksBackend:
         if entry.type != "STANDARD":
             raise AwsError("InvalidRequestException", f"Access policies are not supported for type {entry.type}")
         with self._lock:
+            if entry.policies.get(policy_arn, ({}, None))[0] != dict(scope):
+                entry.policies_effective_at[policy_arn] = self._effective_at(f"{cluster} {principal} {policy_arn}")
             entry.policies[policy_arn] = (dict(scope), datetime.now(UTC))
         return entry
 
@@ -187,6 +212,17 @@ class EksBackend:
         with self._lock:
             if entry.policies.pop(policy_arn, None) is None:
                 raise AwsError("ResourceNotFoundException", f"The policy {policy_arn} is not associated.")
+
+    def principal_id(self, arn: str) -> str:
+        """The unique id of the role or user that has this ARN now; "" when there is none."""
+        if ":role/" in arn:
+            role = find_role(self._emulator, arn)
+            return str(role.id) if role is not None else ""
+        users = iam_backends[self._emulator.account]["aws"].users.values()
+        return next((str(user.id) for user in users if user.arn == arn), "")
+
+    def _effective_at(self, about: str) -> float:
+        return time.monotonic() + self._emulator.strictness.seconds(Rule.ACCESS_ENTRY_PROPAGATION, about)
 
     # Pod Identity
 

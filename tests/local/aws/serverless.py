@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,11 +116,11 @@ def eventually[T](look: Callable[[], T], seconds: float = 90.0, what: str = "it"
 
 
 @contextlib.contextmanager
-def run_local_aws(directory: Path) -> Iterator[Aws]:
-    """The process, until the end of the block; its output goes to DIRECTORY/aws.log."""
+def run_local_aws(directory: Path, *, lenient: Sequence[str] = ("delays",)) -> Iterator[Aws]:
+    """The process, until the end of the block; its output goes to DIRECTORY/aws.log. Delays are for tests of theirs."""
     with (directory / "aws.log").open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "local.aws", "--directory", str(directory)],
+            [sys.executable, "-m", "local.aws", "--directory", str(directory), "--lenient", *lenient],
             cwd=ROOT,
             stdout=output,
             stderr=subprocess.STDOUT,

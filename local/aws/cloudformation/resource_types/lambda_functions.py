@@ -1,10 +1,14 @@
 """AWS::Lambda: functions, layers, permissions, event source mappings, versions and aliases."""
 
 import io
+import time
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+from botocore.exceptions import ClientError
+
+from local.aws.authorization.propagation import IamPropagation
 from local.aws.cloudformation.intrinsics import PhysicalResource
 from local.aws.cloudformation.resource_handlers import (
     HandlerRequest,
@@ -198,7 +202,7 @@ class EventSourceMapping:
 
     def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
         fields = {key: value for key, value in properties.items() if key != "Tags"}
-        answer = request.client("lambda").create_event_source_mapping(**fields, Tags=request.tag_map(properties))
+        answer = _create_mapping(request, fields | {"Tags": request.tag_map(properties)})
         attributes = {"Id": answer["UUID"], "EventSourceMappingArn": answer.get("EventSourceMappingArn", "")}
         return PhysicalResource(answer["UUID"], attributes)
 
@@ -219,6 +223,19 @@ class EventSourceMapping:
         ignore_error(
             "ResourceNotFound", request.client("lambda").delete_event_source_mapping, UUID=resource.physical_id
         )
+
+
+def _create_mapping(request: HandlerRequest, fields: Mapping[str, Any]) -> Any:
+    """Lambda asks what the function's role may; CloudFormation tries again when a right was not seen yet."""
+    client = request.client("lambda")
+    try:
+        return client.create_event_source_mapping(**fields)
+    except ClientError:
+        seconds = request.emulator.component(IamPropagation).seconds_left()
+        if not seconds:
+            raise
+    time.sleep(seconds)
+    return client.create_event_source_mapping(**fields)
 
 
 class Version:

@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -31,8 +32,14 @@ def cluster(aws: Aws) -> str:
 
 
 @pytest.fixture
-def principal() -> str:
-    return f"arn:aws:iam::{ACCOUNT}:role/path/eks-{next(_numbers)}"
+def principal(aws: Aws) -> str:
+    trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    role = aws.client("iam").create_role(
+        RoleName=f"eks-{next(_numbers)}",
+        Path="/path/",
+        AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
+    )
+    return str(role["Role"]["Arn"])
 
 
 def refused(call: Any) -> str:

@@ -1,18 +1,14 @@
 """`k8s-aws-v1` tokens: made as an EKS client makes them, and every way in which one can be wrong."""
 
-import base64
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import pytest
-from botocore.auth import SigV4QueryAuth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 
 from tests.local.aws.conftest import ACCOUNT, ADMINISTRATOR, REGION, Aws
+from tests.local.aws.eks_tokens import CLUSTER, identify, presigned, token
 
-CLUSTER = "identity-test"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/identity-reader"
 
 
@@ -25,31 +21,6 @@ def session(aws: Aws) -> dict[str, Any]:
     credentials = aws.role("identity-reader")
     aws.client("eks").create_access_entry(clusterName=CLUSTER, principalArn=ROLE, kubernetesGroups=["spotwright:read"])
     return credentials
-
-
-def presigned(
-    session: dict[str, Any],
-    endpoint: str,
-    *,
-    cluster: str | None = CLUSTER,
-    action: str = "GetCallerIdentity",
-    expires: int = 60,
-    secret: str | None = None,
-) -> str:
-    headers = {"x-k8s-aws-id": cluster} if cluster else {}
-    url = f"{endpoint}/?Action={action}&Version=2011-06-15"
-    request = AWSRequest("GET", url, headers)
-    keys = Credentials(session["AccessKeyId"], secret or session["SecretAccessKey"], session["SessionToken"])
-    SigV4QueryAuth(keys, "sts", REGION, expires=expires).add_auth(request)
-    return str(request.url)
-
-
-def token(url: str) -> str:
-    return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
-
-
-def identify(aws: Aws, text: str, cluster: str = CLUSTER) -> Any:
-    return aws.control("POST", "/_local/identity", {"token": text, "cluster": cluster})
 
 
 def test_a_token_is_its_role_and_the_groups_of_its_entry(aws: Aws, session: dict[str, Any]) -> None:

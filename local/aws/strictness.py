@@ -1,0 +1,89 @@
+"""Where AWS is stricter or slower than an emulator would have to be: one row per rule, and a switch for each.
+
+The local AWS is strict. `--lenient` on the command line, or SPOTWRIGHT_LOCAL_LENIENT, names rules to relax
+(`all`, `delays` for those that only take time); `POST /_local/strictness {"iam-propagation": false}` does so while
+it runs. Why we believe each of them: docs/aws-facts.md.
+"""
+
+import os
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+VARIABLE = "SPOTWRIGHT_LOCAL_LENIENT"
+
+
+class Rule(StrEnum):
+    """A way in which AWS is strict."""
+
+    IAM_PROPAGATION = "iam-propagation"
+    ACCESS_ENTRY_PROPAGATION = "access-entry-propagation"
+    ACCESS_ENTRY_PRINCIPALS = "access-entry-principals"
+    NODE_GROUP_ACCESS_ENTRY = "node-group-access-entry"
+
+
+@dataclass(frozen=True)
+class Behavior:
+    """What AWS does. `seconds`: shortest and longest delay, where it is a matter of time."""
+
+    what: str
+    seconds: tuple[float, float] | None = None
+
+
+BEHAVIORS: Mapping[Rule, Behavior] = {
+    Rule.IAM_PROPAGATION: Behavior(
+        "new and changed roles and policies count, as they are now, only after a while", (4.0, 9.0)
+    ),
+    Rule.ACCESS_ENTRY_PROPAGATION: Behavior("an access entry and its policies let nobody in at first", (2.0, 6.0)),
+    Rule.ACCESS_ENTRY_PRINCIPALS: Behavior(
+        "an access entry needs a role or user that exists, and ends with it, whoever takes its name later"
+    ),
+    Rule.NODE_GROUP_ACCESS_ENTRY: Behavior("a managed node group has made the access entry of its role"),
+}
+DELAYS = frozenset(rule for rule, behavior in BEHAVIORS.items() if behavior.seconds)
+_GROUPS = {"all": frozenset(Rule), "delays": DELAYS}
+
+
+@dataclass
+class Strictness:
+    """Which rules hold, and how long things take: drawn by `seed` from the rule and what it is about."""
+
+    lenient: set[Rule] = field(default_factory=set)
+    seed: int = 1
+
+    def holds(self, rule: Rule) -> bool:
+        return rule not in self.lenient
+
+    def seconds(self, rule: Rule, about: str) -> float:
+        """How long it takes until `about` (an ARN, a name) is seen everywhere; 0 where the rule does not hold."""
+        limits = BEHAVIORS[rule].seconds
+        if limits is None or not self.holds(rule):
+            return 0.0
+        return random.Random(f"{self.seed} {rule} {about}").uniform(*limits)
+
+    def change(self, body: Mapping[str, Any]) -> dict[str, bool]:
+        """Control API: rules by name, true for strict. Raises KeyError when there is no such rule."""
+        for name, strict in body.items():
+            for rule in rules([name]):
+                (self.lenient.discard if strict else self.lenient.add)(rule)
+        return self.show()
+
+    def show(self) -> dict[str, bool]:
+        return {rule.value: self.holds(rule) for rule in Rule}
+
+
+def rules(names: Iterable[str]) -> set[Rule]:
+    """Rules by name, or those of a group. Raises KeyError when there is neither."""
+    found: set[Rule] = set()
+    for name in names:
+        if name not in _GROUPS and name not in set(Rule):
+            raise KeyError(f"no rule {name}; there are {', '.join((*Rule, *_GROUPS))}")
+        found |= _GROUPS[name] if name in _GROUPS else {Rule(name)}
+    return found
+
+
+def lenient_by_default() -> list[str]:
+    """Names in the environment variable, separated by commas."""
+    return [name for name in os.environ.get(VARIABLE, "").split(",") if name]

@@ -1,0 +1,196 @@
+"""What AWS is strict or slow about: seen on a strict local AWS, and gone where a rule is relaxed."""
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.aws.strictness import BEHAVIORS, Rule, Strictness, rules
+from tests.local.aws.conftest import ACCOUNT, Aws
+from tests.local.aws.eks_tokens import identify, presigned, token
+from tests.local.aws.serverless import run_local_aws
+
+CLUSTER = "strict"
+ADMIN_POLICY = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    directory = tmp_path_factory.mktemp("strict")
+    with run_local_aws(directory, lenient=()) as running:
+        aws = Aws(running.endpoint, directory)
+        aws.control(
+            "POST",
+            "/_local/clusters",
+            {"name": CLUSTER, "endpoint": "https://127.0.0.1:1", "certificateAuthority": "Q0E="},
+        )
+        yield aws
+
+
+@contextmanager
+def relaxed(aws: Aws, *names: Rule) -> Iterator[None]:
+    aws.control("POST", "/_local/strictness", dict.fromkeys(names, False))
+    yield
+    aws.control("POST", "/_local/strictness", dict.fromkeys(names, True))
+
+
+@pytest.fixture
+def name() -> str:
+    return f"strict-{next(_numbers)}"
+
+
+def make_role(aws: Aws, name: str, action: str = "") -> str:
+    principal = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+    trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    arn = str(aws.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"])
+    if action:
+        allow(aws, name, action)
+    return arn
+
+
+def allow(aws: Aws, role: str, action: str) -> None:
+    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": action, "Resource": "*"}]}
+    aws.client("iam").put_role_policy(RoleName=role, PolicyName="test", PolicyDocument=json.dumps(document))
+
+
+def assume(aws: Aws, arn: str) -> dict[str, Any]:
+    return dict(aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="test")["Credentials"])
+
+
+def error_code(call: Callable[[], object]) -> str:
+    """Of a refused call; "" when it is served."""
+    try:
+        call()
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
+
+
+def seconds_until(holds: Callable[[], bool]) -> float:
+    """How long it takes; 0 if it is so from the beginning."""
+    if holds():
+        return 0.0
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < 30, "it never came about"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+def test_a_new_right_is_refused_until_it_is_seen_everywhere(strict: Aws, name: str) -> None:
+    credentials = assume(strict, make_role(strict, name, "sqs:ListQueues"))
+    sqs = strict.client("sqs", credentials)
+    assert seconds_until(lambda: not error_code(sqs.list_queues)) > 0
+    with relaxed(strict, Rule.IAM_PROPAGATION):
+        credentials = assume(strict, make_role(strict, f"{name}-kind", "sqs:ListQueues"))
+        assert strict.client("sqs", credentials).list_queues()
+
+
+def test_a_right_that_was_taken_away_is_good_until_that_is_seen(strict: Aws, name: str) -> None:
+    with relaxed(strict, Rule.IAM_PROPAGATION):
+        sqs = strict.client("sqs", assume(strict, make_role(strict, name, "sqs:ListQueues")))
+    allow(strict, name, "sns:ListTopics")
+    assert sqs.list_queues()
+    assert seconds_until(lambda: error_code(sqs.list_queues) == "AccessDeniedException") > 0
+
+
+def test_a_new_role_cannot_be_assumed_at_once(strict: Aws, name: str) -> None:
+    with relaxed(strict, Rule.IAM_PROPAGATION):
+        caller = assume(strict, make_role(strict, f"{name}-caller", "sts:AssumeRole"))
+    arn = make_role(strict, name)
+    sts = strict.client("sts", caller)
+    assert seconds_until(lambda: not error_code(lambda: sts.assume_role(RoleArn=arn, RoleSessionName="test"))) > 0
+
+
+def test_an_access_entry_lets_nobody_in_at_first(strict: Aws, name: str) -> None:
+    arn = make_role(strict, name)
+    login = token(presigned(assume(strict, arn), strict.endpoint, cluster=CLUSTER))
+    enter(strict, arn)
+
+    def groups() -> list[str]:
+        return list(identify(strict, login, CLUSTER).get("groups", ()))
+
+    assert identify(strict, login, CLUSTER)["reason"].endswith("has not reached the cluster yet")
+    assert seconds_until(lambda: "system:masters" in groups()) > 0
+    with relaxed(strict, Rule.ACCESS_ENTRY_PROPAGATION):
+        arn = make_role(strict, f"{name}-kind")
+        enter(strict, arn)
+        login = token(presigned(assume(strict, arn), strict.endpoint, cluster=CLUSTER))
+        assert "system:masters" in groups()
+
+
+def enter(aws: Aws, arn: str) -> None:
+    """An administrator's access entry."""
+    entry = {"clusterName": CLUSTER, "principalArn": arn}
+    aws.client("eks").create_access_entry(**entry)
+    aws.client("eks").associate_access_policy(**entry, policyArn=ADMIN_POLICY, accessScope={"type": "cluster"})
+
+
+def test_an_access_entry_needs_a_principal_that_exists(strict: Aws, name: str) -> None:
+    entry = {"clusterName": CLUSTER, "principalArn": f"arn:aws:iam::{ACCOUNT}:role/{name}"}
+    eks = strict.client("eks")
+    with pytest.raises(ClientError, match="The specified principalArn is invalid: invalid principal"):
+        eks.create_access_entry(**entry)
+    with relaxed(strict, Rule.ACCESS_ENTRY_PRINCIPALS):
+        assert eks.create_access_entry(**entry)["accessEntry"]["principalArn"] == entry["principalArn"]
+
+
+def test_an_access_entry_is_not_for_a_later_role_of_the_same_name(strict: Aws, name: str) -> None:
+    arn = make_role(strict, name)
+    with relaxed(strict, Rule.ACCESS_ENTRY_PROPAGATION):
+        strict.client("eks").create_access_entry(clusterName=CLUSTER, principalArn=arn)
+    strict.client("iam").delete_role(RoleName=name)
+    login = token(presigned(assume(strict, make_role(strict, name)), strict.endpoint, cluster=CLUSTER))
+    assert "an earlier" in identify(strict, login, CLUSTER)["reason"]
+    with relaxed(strict, Rule.ACCESS_ENTRY_PRINCIPALS):
+        assert identify(strict, login, CLUSTER)["authenticated"]
+
+
+def test_a_managed_node_group_has_made_the_entry_of_its_role(strict: Aws) -> None:
+    eks = strict.client("eks")
+    (group,) = eks.list_nodegroups(clusterName=CLUSTER)["nodegroups"]
+    role = eks.describe_nodegroup(clusterName=CLUSTER, nodegroupName=group)["nodegroup"]["nodeRole"]
+    entry = {"clusterName": CLUSTER, "principalArn": role}
+    assert eks.describe_access_entry(**entry)["accessEntry"]["type"] == "EC2_LINUX"
+    assert error_code(lambda: eks.create_access_entry(**entry, type="EC2_LINUX")) == "ResourceInUseException"
+    with relaxed(strict, Rule.NODE_GROUP_ACCESS_ENTRY):
+        other = {"name": "no-groups", "endpoint": "https://127.0.0.1:1", "certificateAuthority": "Q0E="}
+        strict.control("POST", "/_local/clusters", other)
+        assert eks.list_nodegroups(clusterName="no-groups")["nodegroups"] == []
+
+
+def test_the_usual_addons_are_installed_and_can_be_removed(strict: Aws) -> None:
+    eks = strict.client("eks")
+    names = eks.list_addons(clusterName=CLUSTER)["addons"]
+    assert names == ["coredns", "eks-pod-identity-agent", "kube-proxy", "vpc-cni"]
+    addon = {"clusterName": CLUSTER, "addonName": "coredns"}
+    assert eks.describe_addon(**addon)["addon"]["status"] == "ACTIVE"
+    eks.delete_addon(**addon)
+    assert error_code(lambda: eks.describe_addon(**addon)) == "ResourceNotFoundException"
+    assert eks.create_addon(**addon)["addon"]["addonName"] == "coredns"
+
+
+def test_delays_are_drawn_from_the_seed_within_their_limits() -> None:
+    one, same, other = Strictness(), Strictness(), Strictness(seed=2)
+    for rule, behavior in BEHAVIORS.items():
+        seconds = one.seconds(rule, "arn")
+        assert seconds == same.seconds(rule, "arn")
+        if behavior.seconds is None:
+            assert seconds == 0
+        else:
+            assert behavior.seconds[0] <= seconds <= behavior.seconds[1]
+            assert seconds != other.seconds(rule, "arn")
+
+
+def test_a_rule_is_named_or_the_names_are_told() -> None:
+    assert rules(["all"]) == set(Rule)
+    assert rules(["delays", "access-entry-principals"]) > rules(["delays"])
+    with pytest.raises(KeyError, match="no rule nonsense; there are iam-propagation"):
+        rules(["nonsense"])
