@@ -1,6 +1,6 @@
 """One cluster of the cell: who may see it, who may act on it, and who its nodes and forwarder are."""
 
-from aws_cdk import Stack
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -24,7 +24,7 @@ _FORWARDER_SESSION = {
 
 
 class ClusterAccess(Construct):
-    """The roles *read* and *act* with their Kubernetes groups, the nodes' entries, the forwarder's identity.
+    """The roles *read* and *act* with their Kubernetes groups, the forwarder's identity, who the nodes are.
 
     `readers` and `actors` are the functions that may assume the one and the other role; nobody else may.
     """
@@ -51,7 +51,7 @@ class ClusterAccess(Construct):
         self.identities = (
             self._entry("ReadEntry", self.read.role_arn, groups=["spotwright:read"]),
             self._entry("ActEntry", self.act.role_arn, groups=["spotwright:act"]),
-            *self._node_entries(),
+            *(self._retained_entries() if config.retain_node_entries else ()),
             self._forwarder_identity(),
         )
 
@@ -82,20 +82,31 @@ class ClusterAccess(Construct):
             kubernetes_groups=groups,
         )
 
-    def _node_entries(self) -> list[eks.CfnAccessEntry]:
-        """Without an entry of its system's type a node's kubelet is not let in."""
+    @property
+    def node_entries(self) -> dict[str, object]:
+        """What the function `install` is told of the access entries of nodes."""
+        if self._config.retain_node_entries:
+            return {"NodeEntries": "retained"}
+        return {"NodeRoles": [{"Arn": arn, "Type": type} for arn, type in self._admitted().values()]}
+
+    def _admitted(self) -> dict[str, tuple[str, str]]:
+        """Role names to ARN and type of entry: without an entry of its system's type a node's kubelet is not let in."""
         arns = dict(zip(self.cluster.node_roles, node_role_arns(Stack.of(self), self.cluster), strict=True))
-        return [
-            eks.CfnAccessEntry(
-                self,
-                f"Node-{name}",
-                cluster_name=self.cluster.name,
-                principal_arn=arn,
-                type="EC2_WINDOWS" if name in self.cluster.windows_node_roles else "EC2_LINUX",
-            )
+        return {
+            name: (arn, "EC2_WINDOWS" if name in self.cluster.windows_node_roles else "EC2_LINUX")
             for name, arn in arns.items()
             if name not in self.cluster.node_roles_with_access_entry
+        }
+
+    def _retained_entries(self) -> list[eks.CfnAccessEntry]:
+        """The entries as stacks of earlier versions held them, so that they stay when they leave the template."""
+        entries = [
+            eks.CfnAccessEntry(self, f"Node-{name}", cluster_name=self.cluster.name, principal_arn=arn, type=type)
+            for name, (arn, type) in self._admitted().items()
         ]
+        for entry in entries:
+            entry.apply_removal_policy(RemovalPolicy.RETAIN)
+        return entries
 
     def _forwarder_role(self, grants: tuple[Grant, ...]) -> iam.Role:
         pods = iam.ServicePrincipal("pods.eks.amazonaws.com", conditions=_FORWARDER_SESSION)

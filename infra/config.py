@@ -49,9 +49,9 @@ class Network:
 class Cluster:
     """One EKS cluster of the cell.
 
-    `node_roles` are IAM role names (with their path, if any) that nodes may run as. For each the stack creates
-    an access entry, but for those in `node_roles_with_access_entry`, which have one already. The entries of
-    `windows_node_roles` are for Windows nodes: an entry is for one system, so these need roles of their own.
+    `node_roles` are IAM role names (with their path, if any) that nodes may run as. Each gets an access entry where
+    it has none; those in `node_roles_with_access_entry` are not looked at. The entries of `windows_node_roles` are
+    for Windows nodes: an entry is for one system, so these need roles of their own.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Config:
     `memory_table`: the table of another cell, in which the cells of an account share offering health and call rates;
     None = the cell's own.
     `remove_data_on_destroy`: the bucket with the stored decisions is deleted with the stack.
+    `retain_node_entries`: for one deployment, the step from a version whose stack held the access entries of nodes.
     """
 
     clusters: tuple[Cluster, ...]
@@ -98,6 +99,7 @@ class Config:
     alarm_topic_arn: str | None = None
     memory_table: str | None = None
     remove_data_on_destroy: bool = False
+    retain_node_entries: bool = False
 
     @property
     def network(self) -> Network | None:
@@ -134,6 +136,7 @@ def parse_config(context: object, architecture: object = None) -> Config:
         alarm_topic_arn=fields.optional_text("alarmTopicArn", _TOPIC, "an SNS topic's ARN"),
         memory_table=fields.optional_text("memoryTable", _TABLE, "the TableName of another cell's stack"),
         remove_data_on_destroy=fields.boolean("removeDataOnDestroy", False),
+        retain_node_entries=fields.boolean("retainNodeEntries", False),
     )
     fields.refuse_unknown_keys()
     if architecture is None:

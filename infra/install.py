@@ -3,7 +3,8 @@
 Two kinds of custom resource, told apart by `ResourceType`:
 - `Custom::SpotwrightInstall`, one per cluster, physical id `spotwright-install-<cluster>`: Cluster,
   ForwarderImage, ForwarderEnvironment, ManifestsDigest, RoleArn (the function's own role, for the access entry it
-  gives itself while it runs).
+  gives itself while it runs), NodeRoles (Arn and Type of the access entry that each must have) or, while the stack
+  holds these entries, NodeEntries: "retained".
 - `Custom::SpotwrightBucketContents`, physical id `spotwright-bucket-contents`: Bucket. Its Delete removes every
   object; Create and Update do nothing.
 """
@@ -15,11 +16,12 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.cluster_access import ClusterAccess
-from infra.config import Config
+from infra.config import Cluster, Config
 from infra.functions import Function
 from infra.grants import Grant
-from infra.permissions import cluster_arn
+from infra.permissions import cluster_arn, node_role_arns
 from spotwright import manifests
+from spotwright.adapters.aws.eks.access_entries import INSTALLERS_TAG
 
 #: Three tries of the function, which Lambda starts up to two minutes apart.
 _PATIENCE = Duration.minutes(20)
@@ -42,6 +44,7 @@ def install_cluster(
             "ForwarderEnvironment": dict(forwarder_environment),
             "ManifestsDigest": manifests.digest(),
             "RoleArn": install.role.role_arn,
+            **access.node_entries,
         },
     )
     resource.node.add_dependency(install.role, *access.identities)
@@ -63,7 +66,7 @@ def empty_on_delete(scope: Construct, install: Function, bucket: s3.IBucket) -> 
 
 
 def install_grants(stack: Stack, install: Function, config: Config) -> tuple[Grant, ...]:
-    """Per cluster an access entry for the function itself and for nobody else, with one policy; its removal.
+    """Per cluster an access entry for the function itself, with one policy, and entries for nodes of the node roles.
 
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelastickubernetesservice.html
     """
@@ -83,7 +86,42 @@ def install_grants(stack: Stack, install: Function, config: Config) -> tuple[Gra
         Grant("AdministerClusters", ("eks:AssociateAccessPolicy",), own, admin_only, wildcard_reason=why),
         # An entry made with tags asks for the right to tag it.
         Grant("LeaveClusters", ("eks:DeleteAccessEntry", "eks:TagResource"), own, wildcard_reason=why),
+        *_node_entry_grants(stack, config),
     )
+
+
+def _node_entry_grants(stack: Stack, config: Config) -> tuple[Grant, ...]:
+    """Entries of the node roles alone are made, of a node's type alone; only such as are tagged here are deleted."""
+    clusters = config.clusters
+    known = tuple(cluster_arn(stack, cluster.name) for cluster in clusters)
+    entries = tuple(_entries(stack, f"{cluster.name}/role/{stack.account}/*") for cluster in clusters)
+    named = tuple(
+        _entries(stack, f"{cluster.name}/role/{stack.account}/{name}/*")
+        for cluster in clusters
+        # With and without the role's path, see above.
+        for name in sorted({name for role in cluster.node_roles for name in (role, role.rpartition("/")[2])})
+    )
+    only_installers = {"ForAllValues:StringEquals": {"aws:TagKeys": [INSTALLERS_TAG]}}
+    ours = {"StringLike": {f"aws:ResourceTag/{INSTALLERS_TAG}": "*"}}
+    why = "EKS ends an entry's ARN with a random id."
+    each = "An entry of a role that cdk.json names no more is found by its tag alone."
+    return (
+        *(_admit(stack, cluster, number) for number, cluster in enumerate(clusters)),
+        Grant("ListEntries", ("eks:ListAccessEntries",), known),
+        Grant("SeeEntries", ("eks:DescribeAccessEntry",), entries, wildcard_reason=each),
+        Grant("TagNodeEntries", ("eks:TagResource",), named, only_installers, wildcard_reason=why),
+        Grant("TagOwnEntries", ("eks:TagResource",), entries, {**only_installers, **ours}, wildcard_reason=each),
+        Grant("DropNodeEntries", ("eks:DeleteAccessEntry",), entries, ours, wildcard_reason=each),
+    )
+
+
+def _admit(stack: Stack, cluster: Cluster, number: int) -> Grant:
+    """The type of an entry alone gives a node's rights: one of type STANDARD could be given any group."""
+    conditions = {
+        "ArnEquals": {"eks:principalArn": list(node_role_arns(stack, cluster))},
+        "StringEquals": {"eks:accessEntryType": ["EC2_LINUX", "EC2_WINDOWS"]},
+    }
+    return Grant(f"AdmitNodes{number}", ("eks:CreateAccessEntry",), (cluster_arn(stack, cluster.name),), conditions)
 
 
 def _entries(stack: Stack, entry: str) -> str:

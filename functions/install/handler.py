@@ -15,12 +15,15 @@ from aws_lambda_powertools import Logger
 from spotwright import manifests
 from spotwright.adapters.aws import clients
 from spotwright.adapters.aws.custom_resource import CustomResourceResponder, CustomResourceResult
+from spotwright.adapters.aws.eks.access_entries import NodeAccessEntries
 from spotwright.adapters.aws.eks.access_entry import TemporaryAccessEntry
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
+from spotwright.errors import ApiError, InvalidRequest
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
+from spotwright.workflows.install.node_access import NodeRole
 from spotwright.workflows.install.workflow import Installation, install, remove
-from spotwright.workflows.ports.installation import AdminAccessPort
+from spotwright.workflows.ports.installation import AdminAccessPort, NodeAccessPort
 
 # Reserved for closing the temporary access and for the answer; LAST_SECONDS before the end the timer answers.
 RESERVE_SECONDS = 60.0
@@ -58,7 +61,8 @@ def handler(event: dict[str, Any], context: Any) -> None:
         outcome = _serve(event, remaining - RESERVE_SECONDS)
     except Exception as error:  # noqa: BLE001 a stack that gets no answer waits for an hour
         log_line(logger, log_lines.REQUEST_FAILED)
-        outcome = CustomResourceResult(_physical_id(event), failed=True, reason=f"{type(error).__name__}: {error}")
+        reason = str(error) if isinstance(error, ApiError) else f"{type(error).__name__}: {error}"
+        outcome = CustomResourceResult(_physical_id(event), failed=True, reason=reason)
     timer.cancel()
     answer.respond(outcome)
 
@@ -78,7 +82,8 @@ def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
 
 
 def _install(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
-    applied = install(_access(event), _installation(event), deadline)
+    _check_update(event)
+    applied = install(_access(event), _nodes(event), _installation(event), deadline)
     log_line(logger, log_lines.INSTALLED, cluster=event["ResourceProperties"]["Cluster"], applied=applied)
     return CustomResourceResult(_physical_id(event), data={"Applied": str(len(applied))})
 
@@ -87,13 +92,31 @@ def _remove(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResul
     """Never fails because of the cluster: a stack can always be deleted."""
     if not {"Cluster", "RoleArn"} <= event["ResourceProperties"].keys():
         return CustomResourceResult(_physical_id(event), reason="the request was never valid, so nothing was installed")
-    removal = remove(_access(event), _installation(event), deadline)
+    removal = remove(_access(event), _nodes(event), _installation(event), deadline)
     log_line(
         logger, log_lines.REMOVED,
         cluster=event["ResourceProperties"]["Cluster"],
         deleted=removal.deleted, kept=removal.kept, abandoned=removal.gave_up,
+        entries_deleted=removal.entries.deleted, entries_kept=removal.entries.kept,
     )  # fmt: skip
     return CustomResourceResult(_physical_id(event), reason=removal.gave_up)
+
+
+def _check_update(event: Mapping[str, Any]) -> None:
+    """Refuse an update after which CloudFormation would delete the nodes' access entries. Raises InvalidRequest.
+
+    Stacks of earlier versions held these entries as resources. CloudFormation deletes what left a template after
+    everything else was updated, so that nothing here could make them again.
+    """
+    properties, old = event["ResourceProperties"], event.get("OldResourceProperties", {})
+    if event["RequestType"] != "Update" or "NodeRoles" not in properties or "NodeRoles" in old:
+        return
+    if old.get("NodeEntries") != "retained":
+        raise InvalidRequest(
+            f"cluster {properties['Cluster']}: the stack holds the access entries of the node roles, and this update"
+            " would delete them: running nodes would lose the cluster. Set retainNodeEntries to true in cdk.json,"
+            " deploy, take it out again, and deploy once more."
+        )
 
 
 def _empty(event: Mapping[str, Any], remaining_seconds: Callable[[], float]) -> CustomResourceResult:
@@ -113,7 +136,14 @@ def _installation(event: Mapping[str, Any]) -> Installation:
         definitions=manifests.definitions(),
         parts=[*manifests.rbac(), *manifests.flow_control(), *manifests.forwarder(image, environment)],
         installer=hashlib.sha256(requester.encode()).hexdigest()[:12],
+        node_roles=_node_roles(properties),
     )
+
+
+def _node_roles(properties: Mapping[str, Any]) -> tuple[NodeRole, ...] | None:
+    """The roles whose access entries are kept here; None while the stack holds them."""
+    roles = properties.get("NodeRoles")
+    return None if roles is None else tuple(NodeRole(arn=role["Arn"], type=role["Type"]) for role in roles)
 
 
 def _access(event: Mapping[str, Any]) -> AdminAccessPort:
@@ -121,6 +151,10 @@ def _access(event: Mapping[str, Any]) -> AdminAccessPort:
     return TemporaryAccessEntry(
         clients.eks(), clients.sts(), cluster=properties["Cluster"], role_arn=properties["RoleArn"]
     )
+
+
+def _nodes(event: Mapping[str, Any]) -> NodeAccessPort:
+    return NodeAccessEntries(clients.eks(), cluster=event["ResourceProperties"]["Cluster"])
 
 
 def _physical_id(event: Mapping[str, Any]) -> str:

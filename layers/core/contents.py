@@ -34,7 +34,15 @@ CALLS = {
         "RunInstances",
         "TerminateInstances",
     ),
-    "eks": ("AssociateAccessPolicy", "CreateAccessEntry", "DeleteAccessEntry", "DescribeCluster"),
+    "eks": (
+        "AssociateAccessPolicy",
+        "CreateAccessEntry",
+        "DeleteAccessEntry",
+        "DescribeAccessEntry",
+        "DescribeCluster",
+        "ListAccessEntries",
+        "TagResource",
+    ),
     "iam": (
         "AddRoleToInstanceProfile",
         "CreateInstanceProfile",

@@ -4,6 +4,7 @@ import pytest
 
 from forwarder.settings import settings
 from spotwright import manifests
+from tests.infra import conftest
 from tests.infra.template import Template
 
 # What the kubelet adds.
@@ -18,16 +19,35 @@ def _entries(template: Template, cluster: str) -> set[tuple[str, str, tuple[str,
     }
 
 
-def test_roles_and_nodes_have_access_entries_unless_they_had_one(full: Template) -> None:
-    role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
-    windows = (f"{role}two-windows", "EC2_WINDOWS", ())
-    for cluster, node_role, more in (("one", "KarpenterNodeRole-one", ()), ("two", "nodes/two-a", (windows,))):
+ROLE = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
+
+
+def test_the_two_roles_have_access_entries(full: Template) -> None:
+    for cluster in ("one", "two"):
         assert _entries(full, cluster) == {
             (f"<{full.cluster_role(cluster, 'Read')}.Arn>", "STANDARD", ("spotwright:read",)),
             (f"<{full.cluster_role(cluster, 'Act')}.Arn>", "STANDARD", ("spotwright:act",)),
-            (f"{role}{node_role}", "EC2_LINUX", ()),
-            *more,
         }
+
+
+def test_install_lets_the_nodes_in_but_for_roles_that_are_not_its_own(full: Template) -> None:
+    told = {i["Cluster"]: i["NodeRoles"] for i in full.of("Custom::SpotwrightInstall").values()}
+    assert told == {
+        "one": [{"Arn": f"{ROLE}KarpenterNodeRole-one", "Type": "EC2_LINUX"}],
+        "two": [
+            {"Arn": f"{ROLE}nodes/two-a", "Type": "EC2_LINUX"},
+            {"Arn": f"{ROLE}two-windows", "Type": "EC2_WINDOWS"},
+        ],
+    }
+
+
+def test_the_step_from_an_earlier_version_retains_the_entries_in_the_stack() -> None:
+    """In the deployment after it they leave the template, and CloudFormation leaves them in the cluster."""
+    step = conftest.synthesise({"clusters": [conftest.cluster("one")], "retainNodeEntries": True})
+    entries = [resource for id, resource in step.resources.items() if "NodeKarpenterNodeRoleone" in id]
+    assert [(entry["Type"], entry["DeletionPolicy"]) for entry in entries] == [("AWS::EKS::AccessEntry", "Retain")]
+    (install,) = step.of("Custom::SpotwrightInstall").values()
+    assert (install["NodeEntries"], "NodeRoles" in install) == ("retained", False)
 
 
 def test_the_forwarder_has_its_pod_identity(full: Template) -> None:

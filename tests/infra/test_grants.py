@@ -21,7 +21,7 @@ BODIES = {*READ_BODIES, "s3:PutObject"}
 ASSUME = {"sts:AssumeRole"}
 ENTER = {
     *("eks:DescribeCluster", "eks:CreateAccessEntry", "eks:AssociateAccessPolicy"),
-    *("eks:DeleteAccessEntry", "eks:TagResource"),
+    *("eks:DeleteAccessEntry", "eks:TagResource", "eks:ListAccessEntries", "eks:DescribeAccessEntry"),
 }
 MAY = {
     "provision": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
@@ -220,6 +220,28 @@ def test_install_enters_only_as_itself_and_with_one_policy(full: Template) -> No
     }
 
 
+def test_install_makes_entries_of_node_roles_alone_and_deletes_tagged_ones_alone(full: Template) -> None:
+    granted = {statement.sid: statement for statement in full.statements(full.role_id("install"))}
+    role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
+    (second,) = granted["AdmitNodes1"].resources
+    assert second.endswith(":cluster/two")
+    assert granted["AdmitNodes1"].conditions == {
+        "ArnEquals": {"eks:principalArn": [f"{role}{name}" for name in ("nodes/two-a", "two-b", "two-windows")]},
+        "StringEquals": {"eks:accessEntryType": ["EC2_LINUX", "EC2_WINDOWS"]},
+    }
+    assert granted["DropNodeEntries"].conditions == {"StringLike": {"aws:ResourceTag/spotwright.dev/installers": "*"}}
+    tagging = granted["TagNodeEntries"]
+    assert tagging.conditions["ForAllValues:StringEquals"] == {"aws:TagKeys": ["spotwright.dev/installers"]}
+    assert {resource.split(":access-entry/")[1] for resource in tagging.resources} == {
+        f"{cluster}/role/<AWS::AccountId>/{name}/*"
+        for cluster, names in {
+            "one": ("KarpenterNodeRole-one",),
+            "two": ("nodes/two-a", "two-a", "two-b", "two-windows"),
+        }.items()
+        for name in names
+    }
+
+
 def test_only_the_installer_may_delete_bodies_and_only_if_the_context_says_so(full: Template, plain: Template) -> None:
     def deleting(template: Template) -> set[str]:
         return {n for n in MAY if "s3:DeleteObject" in _actions(template.statements(template.role_id(n)))}
@@ -272,7 +294,7 @@ def test_every_granted_action_is_one_that_aws_has(full: Template, service: str) 
 IMPLIED: dict[str, set[str]] = {
     "ec2": set(),
     "iam": {"PassRole", "TagInstanceProfile"},  # AddRoleToInstanceProfile, CreateInstanceProfile
-    "eks": {"TagResource"},  # CreateAccessEntry
+    "eks": set(),
     "dynamodb": set(),
     "ssm": set(),
     "pricing": set(),

@@ -20,6 +20,7 @@ from spotwright.adapters.aws.eks.token import TOKEN_PREFIX, kubernetes_token
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
 from spotwright.errors import Denied, NotFound
 from spotwright.workflows.install.workflow import install, remove
+from tests.functions.install.fakes import Nodes
 from tests.local.aws.serverless import ACCOUNT, REGION, Aws, run_local_aws
 from tests.manifests.cluster import wanted
 
@@ -84,14 +85,14 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 def test_the_role_gets_in_only_while_it_installs(account: Account) -> None:
     before = account.entries()
     admin = account.admin()
-    applied = install(admin, wanted(), patience())
+    applied = install(admin, Nodes(), wanted(), patience())
     assert "Deployment/spotwright-forwarder" in applied
     assert account.entries() == before
     opened = admin.open()
     admin.close()
     assert denied(opened)
     again = account.admin()
-    removal = remove(again, wanted(), patience())
+    removal = remove(again, Nodes(), wanted(), patience())
     assert removal.gave_up == ""
     assert "Deployment/spotwright-forwarder" in removal.deleted
     assert account.entries() == before
@@ -113,7 +114,7 @@ def test_an_entry_left_by_a_run_that_was_killed_is_used_and_removed(account: Acc
     admin = account.admin()
     admin.open()
     assert account.role in account.entries()
-    install(account.admin(), wanted(), patience())
+    install(account.admin(), Nodes(), wanted(), patience())
     assert account.role not in account.entries()
     admin.close()
 
@@ -123,7 +124,7 @@ def test_a_cluster_that_is_gone_is_not_found_and_needs_no_removal(account: Accou
     missing: Any = TemporaryAccessEntry(eks, sts, cluster="gone", role_arn=account.role)  # type: ignore[arg-type]
     with pytest.raises(NotFound):
         missing.open()
-    assert remove(missing, wanted(), patience()).gave_up == "the cluster does not exist"
+    assert remove(missing, Nodes(), wanted(), patience()).gave_up == "the cluster does not exist"
 
 
 def test_a_token_is_good_for_its_own_cluster_only(account: Account) -> None:

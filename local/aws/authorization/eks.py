@@ -9,7 +9,7 @@ from typing import Any
 from local.aws.calls.request import AwsError, AwsRequest
 from local.aws.eks.backend import EksBackend
 from local.aws.emulator import Emulator
-from local.aws.iam.condition_keys import request_tags
+from local.aws.iam.condition_keys import request_tags, resource_tags
 from local.aws.iam.policies import ANY_RESOURCE, AccessRequest
 
 _ON_ENTRY = (
@@ -20,6 +20,7 @@ _ON_ENTRY = (
     "DisassociateAccessPolicy",
     "ListAssociatedAccessPolicies",
 )
+_TAGGING = ("TagResource", "UntagResource", "ListTagsForResource")
 
 
 def required_access(emulator: Emulator, request: AwsRequest) -> list[AccessRequest]:
@@ -27,7 +28,10 @@ def required_access(emulator: Emulator, request: AwsRequest) -> list[AccessReque
     context = _context(params)
     cluster = params.get("clusterName") or params.get("name")
     if request.action in _ON_ENTRY:
-        return [AccessRequest(action, _entry_arn(emulator, params), context)]
+        return [AccessRequest(action, _entry_arn(emulator, params), context | _entry_tags(emulator, params))]
+    if request.action in _TAGGING:
+        tags = resource_tags(emulator.component(EksBackend).entry_tags(params["resourceArn"]), "eks")
+        return [AccessRequest(action, params["resourceArn"], context | tags)]
     if cluster is None:
         return [AccessRequest(action, ANY_RESOURCE)]
     asked = [AccessRequest(action, f"arn:aws:eks:{emulator.region}:{emulator.account}:cluster/{cluster}", context)]
@@ -46,6 +50,14 @@ def _entry_arn(emulator: Emulator, params: Mapping[str, Any]) -> str:
         kind, _, name = principal.rsplit(":", 1)[-1].partition("/")
         owner = f"arn:aws:eks:{emulator.region}:{emulator.account}:access-entry"
         return f"{owner}/{cluster}/{kind}/{emulator.account}/{name}/none"
+
+
+def _entry_tags(emulator: Emulator, params: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    try:
+        entry = emulator.component(EksBackend).access_entry(params["clusterName"], params["principalArn"])
+    except AwsError:
+        return {}
+    return resource_tags(entry.tags, "eks")
 
 
 def _context(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

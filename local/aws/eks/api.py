@@ -128,6 +128,11 @@ def _list_policies(eks: EksBackend, params: Mapping[str, Any]) -> dict[str, Any]
     )
 
 
+def _tag(eks: EksBackend, params: Mapping[str, Any]) -> dict[str, Any]:
+    eks.entry_tags(params["resourceArn"]).update(params["tags"])
+    return {}
+
+
 def _create_identity(eks: EksBackend, params: Mapping[str, Any]) -> dict[str, Any]:
     return _identity(
         eks.create_association(
@@ -163,6 +168,7 @@ ANSWERS: Mapping[str, Answer] = {
     "AssociateAccessPolicy": _associate,
     "DisassociateAccessPolicy": _disassociate,
     "ListAssociatedAccessPolicies": _list_policies,
+    "TagResource": _tag,
     "CreatePodIdentityAssociation": _create_identity,
     "DescribePodIdentityAssociation": lambda eks, params: _identity(
         eks.association(params["clusterName"], params["associationId"])

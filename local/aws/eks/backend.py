@@ -187,6 +187,10 @@ class EksBackend:
             access_entries = [entry for key, entry in sorted(self._entries.items()) if key[0] == cluster]
         return [entry for entry in access_entries if policy_arn is None or policy_arn in entry.policies]
 
+    def entry_tags(self, arn: str) -> dict[str, str]:
+        """The tags of the entry of that ARN, to be read or changed; of nothing when there is no such entry."""
+        return next((entry.tags for entry in self._entries.values() if entry.arn == arn), {})
+
     def delete_access_entry(self, cluster: str, principal: str) -> None:
         entry = self.access_entry(cluster, principal)
         with self._lock:

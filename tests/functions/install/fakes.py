@@ -5,7 +5,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from spotwright.adapters.kubernetes.dynamic_client import object_path
+from spotwright.errors import Conflict, InvalidRequest
+from spotwright.workflows.ports.installation import AccessEntry
 from tests.manifests.samples import Object
 
 
@@ -87,3 +91,39 @@ class Objects:
         self._fail()
         self.deleted.append(document["kind"])
         del self.live[object_path(document)]
+
+    def list(self, api_version: str, kind: str, /) -> list[Object]:
+        self._fail()
+        return [copy.deepcopy(live) for live in self.live.values() if live["kind"] == kind]
+
+
+@dataclass
+class Nodes:
+    """EKS's access entries in memory, by principal. ``missing``: roles that IAM does not have; ``failures`` are raised
+    first, one per call."""
+
+    entries: dict[str, AccessEntry] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    failures: list[Exception] = field(default_factory=list)
+    cluster: str = "dev"
+
+    def create(self, principal: str, type: str, installers: frozenset[str], /) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        if principal in self.missing:
+            raise InvalidRequest("The specified principalArn is invalid: invalid principal.")
+        if principal in self.entries:
+            raise Conflict("The specified access entry resource is already in use on this cluster.")
+        self.entries[principal] = AccessEntry(principal, f"entry-of-{principal}", type, installers)
+
+    def find(self, principal: str, /) -> AccessEntry | None:
+        return self.entries.get(principal)
+
+    def tagged_entries(self) -> list[AccessEntry]:
+        return [entry for entry in self.entries.values() if entry.installers]
+
+    def tag(self, entry: AccessEntry, installers: frozenset[str], /) -> None:
+        self.entries[entry.principal] = msgspec.structs.replace(entry, installers=installers)
+
+    def delete(self, principal: str, /) -> None:
+        self.entries.pop(principal, None)

@@ -11,7 +11,7 @@ from spotwright.adapters.kubernetes.connection import token_configuration
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
 from spotwright.errors import NotFound, Unavailable
 from spotwright.workflows.install.workflow import install, remove
-from tests.functions.install.fakes import Access, Waiting
+from tests.functions.install.fakes import Access, Nodes, Waiting
 from tests.manifests.cluster import Cluster, running_cluster, wanted
 from tests.manifests.samples import SAMPLES, Object, changed
 
@@ -22,18 +22,18 @@ def cluster() -> Cluster:
 
 
 def test_a_real_api_server_takes_everything_and_loses_no_claim_by_any_delete(cluster: Cluster) -> None:
-    install(Access(cluster.objects), wanted("old"), Waiting())
+    install(Access(cluster.objects), Nodes(), wanted("old"), Waiting())
     claims = [changed(SAMPLES["NodeClaim"](), "metadata.name", f"alive-{n}") for n in range(3)]
     others = [changed(SAMPLES[kind](), "metadata.name", "alive") for kind in ("NodePool", "EC2NodeClass")]
     for one in [*claims, *others]:
         cluster.objects.apply(one)
-    install(Access(cluster.objects), wanted("new", "forwarder:next"), Waiting())
-    remove(Access(cluster.objects), wanted("old"), Waiting())
+    install(Access(cluster.objects), Nodes(), wanted("new", "forwarder:next"), Waiting())
+    remove(Access(cluster.objects), Nodes(), wanted("old"), Waiting())
     deployment = wanted().parts[-1]
     live = cluster.objects.read(dict(deployment))
     assert live is not None
     assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "forwarder:next"
-    removal = remove(Access(cluster.objects), wanted("new"), Waiting())
+    removal = remove(Access(cluster.objects), Nodes(), wanted("new"), Waiting())
     assert removal.gave_up == ""
     assert all(cluster.objects.read(dict(part)) is None for part in wanted().parts)
     for one in [*claims, *others]:
@@ -55,7 +55,7 @@ def test_a_definition_of_karpenters_chart_is_taken_over(cluster: Cluster) -> Non
     _apply_when_gone(cluster.objects, ours)
     pool = changed(changed(SAMPLES["NodePool"](), "apiVersion", "karpenter.sh/v1beta1"), "metadata.name", "chart")
     _eventually(lambda: cluster.objects.apply(pool))
-    install(Access(cluster.objects), wanted(), Waiting())
+    install(Access(cluster.objects), Nodes(), wanted(), Waiting())
     live = cluster.objects.read(manifests.definitions()[0])
     assert live is not None
     assert [(one["name"], one["served"], one["storage"]) for one in live["spec"]["versions"]] == [

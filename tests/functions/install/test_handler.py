@@ -18,7 +18,7 @@ from moto.server import ThreadedMotoServer
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.errors import NotFound
 from spotwright.workflows.install.workflow import Installation
-from tests.functions.install.fakes import Access, Deadline, Objects
+from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 
 ROOT = Path(__file__).parents[3]
 ROLE = "arn:aws:iam::123456789012:role/install"
@@ -107,11 +107,14 @@ def request(answers: Answers, kind: str, **more: Any) -> dict[str, Any]:
     return {**event, **more}
 
 
-def use(function: ModuleType, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def use(function: ModuleType, access: Access, monkeypatch: pytest.MonkeyPatch) -> Nodes:
     def opened(event: Mapping[str, Any]) -> Access:
         return access
 
+    nodes = Nodes()
     monkeypatch.setattr(function, "_access", opened)
+    monkeypatch.setattr(function, "_nodes", lambda event: nodes)
+    return nodes
 
 
 def test_create_update_and_delete_answer_with_one_physical_id(
@@ -140,6 +143,37 @@ def test_the_image_and_environment_reach_the_deployment(
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "forwarder:1"
     assert {"name": "CLUSTER_NAME", "value": "dev"} in container["env"]
+
+
+NODE_ROLE = "arn:aws:iam::123456789012:role/nodes"
+
+
+def updated(answers: Answers, new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    event = request(answers, "Update")
+    properties = event["ResourceProperties"]
+    return {**event, "ResourceProperties": properties | new, "OldResourceProperties": properties | old}
+
+
+def test_an_update_that_would_take_the_nodes_entries_with_it_is_refused_before_anything_is_done(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CloudFormation deletes what left the template last of all: nobody could make the entries again."""
+    access = Access(Objects())
+    nodes = use(function, access, monkeypatch)
+    roles = {"NodeRoles": [{"Arn": NODE_ROLE, "Type": "EC2_LINUX"}]}
+    retained = {"NodeEntries": "retained"}
+    function.handler(updated(answers, roles, {}), Context())
+    assert (access.opened, nodes.entries) == (0, {})
+    function.handler(updated(answers, retained, {}), Context())
+    assert nodes.entries == {}
+    function.handler(updated(answers, roles, retained), Context())
+    assert set(nodes.entries) == {NODE_ROLE}
+    function.handler(updated(answers, roles, roles), Context())
+    # The rollback of a refused update is an update too.
+    function.handler(updated(answers, {}, roles), Context())
+    assert [body["Status"] for body in answers.bodies] == ["FAILED", *["SUCCESS"] * 4]
+    for part in ("cluster dev", "retainNodeEntries", "cdk.json", "deploy"):
+        assert part in answers.bodies[0]["Reason"]
 
 
 def test_a_failure_is_answered_with_its_reason(

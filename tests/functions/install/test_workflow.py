@@ -7,14 +7,14 @@ import pytest
 from spotwright import manifests
 from spotwright.errors import Denied, InvalidRequest, NotFound, Unavailable
 from spotwright.workflows.install.workflow import INSTALLERS, RemovalResult, install, remove, with_served_versions
-from tests.functions.install.fakes import Access, Deadline, Objects
+from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 from tests.manifests.cluster import wanted
 
 
 def test_everything_is_applied_definitions_first_and_access_is_given_back() -> None:
     objects = Objects()
     access = Access(objects)
-    applied = install(access, wanted(), Deadline())
+    applied = install(access, Nodes(), wanted(), Deadline())
     kinds = [name.split("/")[0] for name in applied]
     assert kinds[:3] == ["CustomResourceDefinition"] * 3
     assert kinds[-1] == "Deployment"
@@ -24,36 +24,36 @@ def test_everything_is_applied_definitions_first_and_access_is_given_back() -> N
 
 def test_a_second_install_changes_nothing() -> None:
     objects = Objects()
-    install(Access(objects), wanted(), Deadline())
+    install(Access(objects), Nodes(), wanted(), Deadline())
     before = copy.deepcopy(objects.live)
-    install(Access(objects), wanted(), Deadline())
+    install(Access(objects), Nodes(), wanted(), Deadline())
     assert objects.live == before
 
 
 def test_access_that_takes_effect_late_is_waited_for() -> None:
     objects = Objects(failures=[Denied("401")] * 5 + [Unavailable("no answer")])
     deadline = Deadline(60)
-    install(Access(objects), wanted(), deadline)
+    install(Access(objects), Nodes(), wanted(), deadline)
     assert deadline.seconds == 60 - 6 * 2
 
 
 def test_access_that_never_takes_effect_fails_in_time_and_is_given_back() -> None:
     access = Access(Objects(failures=[Denied("403")] * 100))
     with pytest.raises(Denied):
-        install(access, wanted(), Deadline(10))
+        install(access, Nodes(), wanted(), Deadline(10))
     assert access.closed == 1
 
 
 def test_access_is_given_back_when_opening_it_fails_half_way() -> None:
     access = Access(Objects(), refused=Unavailable("EKS"))
     with pytest.raises(Unavailable):
-        install(access, wanted(), Deadline())
+        install(access, Nodes(), wanted(), Deadline())
     assert access.closed == 1
 
 
 def test_names_that_another_definition_holds_are_reported() -> None:
     with pytest.raises(InvalidRequest, match="taken"):
-        install(Access(Objects(names_taken=True)), wanted(), Deadline())
+        install(Access(Objects(names_taken=True)), Nodes(), wanted(), Deadline())
 
 
 def test_versions_of_an_older_installation_stay_served() -> None:
@@ -70,46 +70,46 @@ def test_versions_of_an_older_installation_stay_served() -> None:
 
 def test_removal_takes_the_parts_and_nothing_else() -> None:
     objects = Objects()
-    install(Access(objects), wanted(), Deadline())
-    removal = remove(Access(objects), wanted(), Deadline())
+    install(Access(objects), Nodes(), wanted(), Deadline())
+    removal = remove(Access(objects), Nodes(), wanted(), Deadline())
     assert removal.gave_up == ""
     assert set(objects.deleted) == {
         "Deployment", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "FlowSchema", "PriorityLevelConfiguration"
     }  # fmt: skip
     assert {one["kind"] for one in objects.live.values()} == {"CustomResourceDefinition"}
-    assert remove(Access(objects), wanted(), Deadline()).gave_up == ""
+    assert remove(Access(objects), Nodes(), wanted(), Deadline()).gave_up == ""
 
 
 def test_the_delete_of_a_renamed_resource_takes_nothing_from_the_new_one() -> None:
     objects = Objects()
-    install(Access(objects), wanted("old"), Deadline())
-    install(Access(objects), wanted("new"), Deadline())
-    removal = remove(Access(objects), wanted("old"), Deadline())
+    install(Access(objects), Nodes(), wanted("old"), Deadline())
+    install(Access(objects), Nodes(), wanted("new"), Deadline())
+    removal = remove(Access(objects), Nodes(), wanted("old"), Deadline())
     assert removal.deleted == ()
     assert {
         one["metadata"]["annotations"][INSTALLERS] for one in objects.live.values() if one["kind"] == "Deployment"
     } == {"new"}
-    assert remove(Access(objects), wanted("old"), Deadline()).deleted == ()
-    assert "Deployment/spotwright-forwarder" in remove(Access(objects), wanted("new"), Deadline()).deleted
+    assert remove(Access(objects), Nodes(), wanted("old"), Deadline()).deleted == ()
+    assert "Deployment/spotwright-forwarder" in remove(Access(objects), Nodes(), wanted("new"), Deadline()).deleted
 
 
 def test_the_rollback_of_a_second_installer_takes_nothing_from_the_first() -> None:
     objects = Objects()
-    install(Access(objects), wanted("first"), Deadline())
-    install(Access(objects), wanted("second"), Deadline())
-    assert remove(Access(objects), wanted("second"), Deadline()).deleted == ()
+    install(Access(objects), Nodes(), wanted("first"), Deadline())
+    install(Access(objects), Nodes(), wanted("second"), Deadline())
+    assert remove(Access(objects), Nodes(), wanted("second"), Deadline()).deleted == ()
     assert len(objects.live) == len(wanted().parts) + len(manifests.definitions())
 
 
 @pytest.mark.parametrize("refused", [NotFound("no such cluster"), Unavailable("EKS"), Denied("not allowed")])
 def test_removal_succeeds_when_the_cluster_is_out_of_reach(refused: Exception) -> None:
     access = Access(Objects(), refused=refused)
-    assert remove(access, wanted(), Deadline()).gave_up
+    assert remove(access, Nodes(), wanted(), Deadline()).gave_up
     assert access.closed == 1
 
 
 def test_removal_from_a_silent_cluster_ends_in_bounded_time() -> None:
     deadline = Deadline(20)
-    removal = remove(Access(Objects(failures=[Unavailable("silence")] * 100)), wanted(), deadline)
+    removal = remove(Access(Objects(failures=[Unavailable("silence")] * 100)), Nodes(), wanted(), deadline)
     assert removal == RemovalResult((), (), "silence")
     assert deadline.seconds > 0

@@ -330,9 +330,9 @@ INSTALLED: Final = LogLine(
     when="CRDs, RBAC, flow control and the forwarder were applied to the cluster.",
 )
 REMOVED: Final = LogLine(
-    _INFO, "removed manifests", ("cluster", "deleted", "kept", "abandoned"),
+    _INFO, "removed manifests", ("cluster", "deleted", "kept", "abandoned", "entries_deleted", "entries_kept"),
     when="RBAC, flow control and the forwarder were removed from the cluster; `abandoned` says why the rest stays, if"
-    " it does.",
+    " it does. `entries_kept` are node roles whose access entry stays, because NodeClaims exist.",
 )
 REQUEST_FAILED: Final = LogLine(
     _ERROR, "custom resource request failed", (), traceback=True,

@@ -37,9 +37,14 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
     "UnauthorizedOperation": Denied,
     "ExpiredToken": Denied,
     "ExpiredTokenException": Denied,
+    # What a service says that does not know a role's new credentials yet.
+    "InvalidClientTokenId": Denied,
+    "UnrecognizedClientException": Denied,
     "ValidationException": InvalidRequest,
     "ValidationError": InvalidRequest,
     "InvalidParameterValue": InvalidRequest,
+    "InvalidParameterException": InvalidRequest,
+    "InvalidRequestException": InvalidRequest,
     # A missing bucket or queue of Spotwright's own is no evidence about its content.
     "NoSuchBucket": Unavailable,
     "AWS.SimpleQueueService.NonExistentQueue": Unavailable,

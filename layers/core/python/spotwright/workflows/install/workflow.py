@@ -5,53 +5,76 @@ annotated with every installer (a custom resource of a stack) and removed with t
 CloudFormation sends for a renamed or rolled back resource takes nothing from another stack.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from functools import partial
 
 import msgspec
 
-from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
-from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, ObjectPort
+from spotwright.errors import ApiError, InvalidRequest, NotFound, Unavailable
+from spotwright.workflows.install.node_access import NodeRole, ReleasedEntries, admit_nodes, release_entries
+from spotwright.workflows.install.patience import RETRY_SECONDS, retry
+from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, NodeAccessPort, ObjectPort
 
 INSTALLERS = "spotwright.dev/installers"
-# Between attempts while an API server does not grant access yet, and while it establishes a CRD.
-RETRY_SECONDS = 2.0
+# Between looks at a CRD that the API server establishes.
 ESTABLISH_SECONDS = 0.3
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """What is applied to a cluster, in this order. ``installer``: the custom resource, as a short hash."""
+    """What is applied to a cluster, in this order. ``installer``: the custom resource, as a short hash.
+
+    ``node_roles``: whose nodes are let in; None = access entries of nodes are left to the stack, which has them.
+    """
 
     definitions: Sequence[Document]
     parts: Sequence[Document]
     installer: str
+    node_roles: tuple[NodeRole, ...] | None = None
 
 
 class RemovalResult(msgspec.Struct, frozen=True):
-    """Objects deleted, objects that another installer keeps, and why the removal was abandoned, "" = it was not."""
+    """Objects deleted, objects that another installer keeps, and why the removal was abandoned, "" = it was not.
+
+    ``entries``: access entries of node roles that were made by this installer.
+    """
 
     deleted: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     gave_up: str = ""
+    entries: ReleasedEntries = ReleasedEntries()
 
 
-def install(access: AdminAccessPort, installation: Installation, deadline: DeadlinePort) -> tuple[str, ...]:
-    """Apply everything; returns the names of the objects. The temporary access is closed in any case."""
+def install(
+    access: AdminAccessPort, nodes: NodeAccessPort, installation: Installation, deadline: DeadlinePort
+) -> tuple[str, ...]:
+    """Let the nodes in and apply everything; returns the names of the objects.
+
+    May be repeated at any time, also after a run that was cut off. The temporary access is closed in any case.
+    """
+    roles, installer = installation.node_roles, installation.installer
     try:
-        objects = access.open()
+        objects = retry(access.open, deadline)
+        if roles is not None:
+            admit_nodes(nodes, roles, installer, deadline)
         for definition in installation.definitions:
-            _retry(partial(_apply_definition, objects, definition), deadline)
+            retry(partial(_apply_definition, objects, definition), deadline)
         for definition in installation.definitions:
             _await_established(objects, definition, deadline)
         for part in installation.parts:
-            _retry(partial(_apply_part, objects, part, installation.installer), deadline)
+            retry(partial(_apply_part, objects, part, installer), deadline)
+        if roles is not None:
+            _release(nodes, installer, frozenset(role.arn for role in roles), objects, deadline)
     finally:
         access.close()
     return tuple(name_of(document) for document in [*installation.definitions, *installation.parts])
 
 
-def remove(access: AdminAccessPort, installation: Installation, deadline: DeadlinePort) -> RemovalResult:
+def remove(
+    access: AdminAccessPort, nodes: NodeAccessPort, installation: Installation, deadline: DeadlinePort
+) -> RemovalResult:
     """Delete the parts that only this installer installed; CRDs and everything else stay.
+
+    So do the access entries of node roles while NodeClaims exist, or while it is not known whether they do.
 
     A cluster that does not exist needs nothing; one that does not answer or grant access is abandoned at the
     deadline, so that a stack can always be deleted.
@@ -59,17 +82,19 @@ def remove(access: AdminAccessPort, installation: Installation, deadline: Deadli
     deleted: list[str] = []
     kept: list[str] = []
     gave_up = ""
+    entries = ReleasedEntries()
     try:
-        objects = access.open()
+        objects = retry(access.open, deadline)
         for part in reversed(installation.parts):
-            is_deleted = _retry(partial(_release_part, objects, part, installation.installer), deadline)
+            is_deleted = retry(partial(_release_part, objects, part, installation.installer), deadline)
             (deleted if is_deleted else kept).append(name_of(part))
+        entries = _release(nodes, installation.installer, frozenset(), objects, deadline)
     except NotFound:
         gave_up = "the cluster does not exist"
     except ApiError as failure:
         gave_up = str(failure)
     close_failure = _close(access)
-    return RemovalResult(tuple(deleted), tuple(kept), gave_up or close_failure)
+    return RemovalResult(tuple(deleted), tuple(kept), gave_up or close_failure, entries)
 
 
 def with_served_versions(live: Document | None, definition: Document) -> Document:
@@ -130,7 +155,7 @@ def _mark(installers: Set[str]) -> dict[str, str]:
 def _await_established(objects: ObjectPort, definition: Document, deadline: DeadlinePort) -> None:
     """Wait until the API server serves the kind. Raises InvalidRequest when another CRD has its names."""
     while True:
-        live = _retry(partial(objects.read, definition), deadline) or {}
+        live = retry(partial(objects.read, definition), deadline) or {}
         # Null until the API server has processed a new CRD.
         conditions = {condition["type"]: condition for condition in live.get("status", {}).get("conditions") or ()}
         if conditions.get("Established", {}).get("status") == "True":
@@ -143,15 +168,20 @@ def _await_established(objects: ObjectPort, definition: Document, deadline: Dead
         deadline.pause(ESTABLISH_SECONDS)
 
 
-def _retry[Answer](ask: Callable[[], Answer], deadline: DeadlinePort) -> Answer:
-    """Repeat until access is granted: every API server needs a while to learn of a new access entry."""
-    while True:
-        try:
-            return ask()
-        except (Denied, Unavailable, Throttled, Conflict):
-            if deadline.remaining_seconds() <= RETRY_SECONDS:
-                raise
-        deadline.pause(RETRY_SECONDS)
+def _release(
+    nodes: NodeAccessPort, installer: str, wanted: frozenset[str], objects: ObjectPort, deadline: DeadlinePort
+) -> ReleasedEntries:
+    may_delete = partial(_has_no_nodes, objects, deadline)
+    return retry(partial(release_entries, nodes, installer, wanted=wanted, may_delete=may_delete), deadline)
+
+
+def _has_no_nodes(objects: ObjectPort, deadline: DeadlinePort) -> bool:
+    """Whether no NodeClaim exists, of whichever installation."""
+    try:
+        return not retry(partial(objects.list, "karpenter.sh/v1", "NodeClaim"), deadline)
+    except NotFound:
+        # The API server does not know the kind.
+        return True
 
 
 def _close(access: AdminAccessPort) -> str:
