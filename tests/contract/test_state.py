@@ -17,6 +17,7 @@ from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict, InvalidRequest, Unavailable
+from spotwright.lifecycle.registration_health import Outcome, RegistrationHealth
 from spotwright.model.ec2.fleet import ClusterFacts, FleetError, Instance, OfferingHealth
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.simulation.clock import Clock
@@ -310,6 +311,21 @@ def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:
     with pytest.raises(Conflict):
         state.save_breaker(read)
     assert state.breaker().trips == 2
+
+
+def test_the_registration_health_of_a_nodepool_is_replaced_only_by_who_read_it(state: StatePort) -> None:
+    assert state.registration_health("uid-1") is None
+    health = RegistrationHealth("uid-1", (Outcome("a", True), Outcome("b", False)), 3, "Why", "because", NOW_MS)
+    state.save_registration_health(health)
+    with pytest.raises(Conflict):
+        state.save_registration_health(health)
+    read = state.registration_health("uid-1")
+    assert read == msgspec.structs.replace(health, version=1)
+    assert read is not None
+    state.save_registration_health(msgspec.structs.replace(read, outcomes=()))
+    assert (emptied := state.registration_health("uid-1")) is not None
+    assert emptied.outcomes == ()
+    assert state.registration_health("uid-2") is None
 
 
 def test_a_missing_table_proves_nothing_about_a_row(local_aws: LocalAws) -> None:

@@ -21,6 +21,8 @@ _STATUS: Final[Mapping[str, str]] = {
     "resources": "resources",
     "nodes": "node_count",
 }
+# Only people read it.
+_NOT_KEPT: Final = frozenset({"nodeClassObservedGeneration"})
 _AMOUNTS: Final = frozenset({"capacity", "allocatable", "resources"})
 
 
@@ -51,7 +53,8 @@ def merge_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:
         )
         return msgspec.structs.replace(obj, status=capacity_buffer_status)
     fields: dict[str, Any] = {}
-    for name, value in status.items():
+    for name in status.keys() - _NOT_KEPT:
+        value = status[name]
         fields[_STATUS[name]] = _read(name, value)
     return msgspec.structs.replace(obj, **fields)
 

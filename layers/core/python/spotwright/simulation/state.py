@@ -11,6 +11,7 @@ from spotwright.aws.instance_types.offering_health import HEALTH_TTL_SECONDS
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
+from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import LaunchedInMinute
@@ -52,6 +53,7 @@ class FakeState:
         self.rates: dict[str, TokenBucket] = {}
         self.heartbeat_at = 0
         self.stored_breaker = Breaker()
+        self.registrations: dict[str, RegistrationHealth] = {}
         self.current_catalog_key = ""
         self.catalog_time = 0
         self.region_read_began = 0
@@ -219,6 +221,18 @@ class FakeState:
             if breaker.version != self.stored_breaker.version:
                 raise Conflict("the breaker was changed by another", code="ConditionalCheckFailed")
             self.stored_breaker = msgspec.structs.replace(breaker, version=breaker.version + 1)
+
+    def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
+        self._effects.before_read("state", "registration_health")
+        return self.registrations.get(nodepool_uid)
+
+    def save_registration_health(self, health: RegistrationHealth) -> None:
+        with self._effects.record("state", "save_registration_health", health.nodepool_uid):
+            before = self.registrations.get(health.nodepool_uid)
+            if health.version != (before.version if before else 0):
+                raise Conflict("the row was changed by another", code="ConditionalCheckFailed")
+            after = msgspec.structs.replace(health, version=health.version + 1)
+            self.registrations[health.nodepool_uid] = after
 
     def catalog_key(self) -> str:
         return self.current_catalog_key

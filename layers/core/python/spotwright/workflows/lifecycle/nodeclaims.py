@@ -40,6 +40,7 @@ from spotwright.workflows.lifecycle.actions import (
 )
 from spotwright.workflows.lifecycle.launch.adoption import adopt_claim
 from spotwright.workflows.lifecycle.launch.phases import advance
+from spotwright.workflows.lifecycle.status import registration_health
 from spotwright.workflows.lifecycle.tagging import tag_instance
 from spotwright.workflows.lifecycle.termination.finalizer import finalize
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
@@ -108,6 +109,8 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
     deletion = liveness.expiration(claim, now) or liveness.timeout(claim, now)
     if deletion is not None:
+        if deletion.reason != "expired":
+            registration_health.record_failure(ports, claim, now=now)
         log_line(log, _DELETION_LINES[deletion.reason], nodeclaim=claim.name, details=deletion.message)
         delete_claim(ports, claim, deletion)
         return None
@@ -163,6 +166,7 @@ def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Nod
         _write(ports, claim, registration.result, now)
         return float("inf")
     _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
+    registration_health.record_registration(ports, claim, now=now)
     _write(ports, claim, registration.result, now)
     record_events(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
     tag_instance(ports, claim, registration.node_update.node.name, now)

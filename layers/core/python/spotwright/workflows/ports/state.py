@@ -5,6 +5,7 @@ from typing import Protocol
 
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
+from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import LaunchedInMinute
@@ -101,6 +102,14 @@ class StatePort(Protocol):
 
     def breaker(self) -> Breaker: ...
     def save_breaker(self, breaker: Breaker) -> None:
+        """Replace under the version that was read; Conflict when another writer was first."""
+        ...
+
+    def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
+        """None: no outcome was stored, or none for long."""
+        ...
+
+    def save_registration_health(self, health: RegistrationHealth) -> None:
         """Replace under the version that was read; Conflict when another writer was first."""
         ...
 

@@ -7,10 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.aws.instance_types.offering_health import HEALTH_TTL_SECONDS
+from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
 
 HISTORY_SECONDS: Final = 24 * 3600
+# Outcomes of so long ago say nothing of today's nodes; the row of a NodePool that was deleted goes, too.
+REGISTRATIONS_SECONDS: Final = 30 * 24 * 3600
 
 type Item = dict[str, Any]
 
@@ -56,6 +59,18 @@ def encode_offering_health(health: OfferingHealth) -> Item:
         "version": {"N": str(health.version)},
         "body": {"S": msgspec.json.encode(health).decode()},
         "expires": {"N": str(health.changed_at_ms // 1000 + HEALTH_TTL_SECONDS)},
+    }
+
+
+def encode_registration_health(health: RegistrationHealth, cluster: str) -> Item:
+    """The outcomes of a NodePool's last launches; the item expires a month after the last one."""
+    return {
+        "pk": {"S": cluster},
+        "sk": {"S": f"registrations#{health.nodepool_uid}"},
+        "schema": {"N": str(health.schema)},
+        "version": {"N": str(health.version)},
+        "body": {"S": msgspec.json.encode(health).decode()},
+        "expires": {"N": str(health.changed_at_ms // 1000 + REGISTRATIONS_SECONDS)},
     }
 
 

@@ -19,6 +19,7 @@ from spotwright.adapters.aws.dynamodb.items import (
     Item,
     decode_row,
     decode_timer_row,
+    encode_registration_health,
     encode_row,
     number_attribute,
 )
@@ -26,6 +27,7 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict
+from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import (
@@ -156,6 +158,14 @@ class DynamoState:
             "version": {"N": str(after.version)}, "body": {"S": msgspec.json.encode(after).decode()},
         }  # fmt: skip
         self._table.put_versioned(item, breaker.version)
+
+    def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
+        item = self._table.get(self._cluster, f"registrations#{nodepool_uid}")
+        return None if item is None else msgspec.json.decode(item["body"]["S"], type=RegistrationHealth)
+
+    def save_registration_health(self, health: RegistrationHealth) -> None:
+        after = msgspec.structs.replace(health, version=health.version + 1)
+        self._table.put_versioned(encode_registration_health(after, self._cluster), health.version)
 
     def catalog_key(self) -> str:
         return self._catalog.key()

@@ -8,7 +8,7 @@ from spotwright.aws.nodeclass import hashes
 from spotwright.disruption import budgets, nodeclaim_drift
 from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import conditions, nodepool_status
-from spotwright.lifecycle.steps import transition_events
+from spotwright.lifecycle.steps import ConditionChange, transition_events
 from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -16,6 +16,7 @@ from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import STATUS_SECONDS, for_each, log, record_events, ring_lifecycle
+from spotwright.workflows.lifecycle.status import registration_health
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
 
@@ -32,7 +33,11 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     def update(pool: NodePool) -> None:
         try:
             counted.add(_write_resources(ports, pool, nodepool_status.usage(pool, claims, nodes)))
-            judged = _write_conditions(ports, pool, classes.get(pool.node_class_ref.name), now)
+            node_class = classes.get(pool.node_class_ref.name)
+            health = registration_health.judge(ports, pool, node_class, now=now) if node_class is not None else None
+            judged = _write_conditions(ports, pool, node_class, health.update.change if health else None, now)
+            if health is not None:
+                registration_health.store(ports, pool, health)
             changed.update({judged, _write_hash(ports, pool, claims)})
         except (Conflict, NotFound) as lost:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodepool", object=pool.name, conflict=str(lost))
@@ -65,11 +70,19 @@ def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int
     return False
 
 
-def _write_conditions(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> bool:
+def _write_conditions(
+    ports: LifecyclePorts,
+    pool: NodePool,
+    node_class: EC2NodeClass | None,
+    registration: ConditionChange | None,
+    now: datetime,
+) -> bool:
     """Whether a condition changed; each has the generation of the pool that it is about."""
     faults = ((index, budgets.budget_error(budget)) for index, budget in enumerate(pool.budgets))
     named = tuple(f"spec.disruption.budgets[{index}]: {fault}" for index, fault in faults if fault)
     changes = nodepool_status.nodepool_conditions(pool, node_class, named, feature_gates=ports.settings.feature_gates)
+    if registration is not None:
+        changes = (*changes, registration)
     written = conditions.conditions_to_write(
         pool.metadata, pool.conditions, changes, dependents=conditions.NODEPOOL_CONDITIONS, now=now
     )

@@ -1,0 +1,81 @@
+"""NodeRegistrationHealthy of NodePools: outcomes are stored as nodes join or fail to, the condition follows them."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.errors import Conflict
+from spotwright.lifecycle import registration_health
+from spotwright.lifecycle.registration_health import HealthUpdate, RegistrationHealth, owning_nodepool_uid
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
+from spotwright.workflows.lifecycle.actions import log
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import epoch_ms
+
+# Nodes of a pool that join at the same time write the same row. An outcome that is lost beside others says little.
+ATTEMPTS: Final = 3
+
+
+def record_registration(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> None:
+    """The node of the claim joined."""
+    moment = epoch_ms(now)
+    _record(ports, claim, lambda health: registration_health.with_registration(health, claim, now_ms=moment))
+
+
+def record_failure(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> None:
+    """The claim was not launched, or its node did not join, in time."""
+    moment = epoch_ms(now)
+    _record(ports, claim, lambda health: registration_health.with_failure(health, claim, now_ms=moment))
+
+
+def _record(
+    ports: LifecyclePorts, claim: NodeClaim, change: Callable[[RegistrationHealth], RegistrationHealth]
+) -> None:
+    nodepool_uid = owning_nodepool_uid(claim)
+    if not nodepool_uid:
+        return
+    lost: Conflict | None = None
+    for _ in range(ATTEMPTS):
+        stored = ports.state.registration_health(nodepool_uid) or RegistrationHealth(nodepool_uid)
+        after = change(stored)
+        if after is stored:
+            return
+        try:
+            ports.state.save_registration_health(after)
+        except Conflict as conflict:
+            lost = conflict
+        else:
+            return
+    log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="registration health", object=claim.nodepool, conflict=str(lost))
+
+
+class JudgedHealth(msgspec.Struct, frozen=True):
+    """The condition of a pool, and what is to be stored once it is written. ``stored``: what was until now."""
+
+    update: HealthUpdate
+    stored: RegistrationHealth | None
+
+
+def judge(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass, *, now: datetime) -> JudgedHealth:
+    stored = ports.state.registration_health(pool.metadata.uid)
+    return JudgedHealth(registration_health.judge(pool, node_class, stored, now_ms=epoch_ms(now)), stored)
+
+
+def store(ports: LifecyclePorts, pool: NodePool, judged: JudgedHealth) -> None:
+    """After the condition, which is judged in the same way again when nobody got here.
+
+    Raises Conflict when an outcome was stored meanwhile.
+    """
+    after, stored = judged.update.health, judged.stored
+    if after == stored:
+        return
+    if stored is None or stored.nodeclass_generation != after.nodeclass_generation:
+        status = {"nodeClassObservedGeneration": after.nodeclass_generation}
+        ports.cluster.patch_status("nodepools", pool.metadata.without_resource_version(), status)
+    ports.state.save_registration_health(after)

@@ -1,0 +1,78 @@
+"""The NodePool says whether its nodes join: NodeRegistrationHealthy."""
+
+import msgspec
+import pytest
+
+from spotwright.lifecycle.registration_health import CONDITION
+from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+
+MINUTES = 60
+ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
+
+
+def condition(world: World) -> Condition:
+    found = find_condition(world.cluster.nodepools()[0].conditions, CONDITION)
+    assert found is not None
+    return found
+
+
+def status(world: World) -> str:
+    return condition(world).status
+
+
+@pytest.fixture
+def failing(world: World) -> World:
+    """No machine joins."""
+    world.kubelets.boot_seconds = 10**6
+    world.run(5)
+    assert status(world) == "Unknown"
+    world.deploy(ONE_EACH, 2)
+    return world
+
+
+def test_nodes_that_join_make_a_pool_healthy(world: World) -> None:
+    world.deploy(ONE_EACH, 1)
+    assert world.run(90, until=lambda: status(world) == "True")
+
+
+def test_e26_nodes_that_do_not_join_make_it_unhealthy_and_it_launches_all_the_same(failing: World) -> None:
+    assert failing.run(17 * MINUTES, until=lambda: status(failing) == "False")
+    assert (condition(failing).reason, condition(failing).message) == ("RegistrationFailed", "Failed to register node")
+    ready = find_condition(failing.cluster.nodepools()[0].conditions, "Ready")
+    assert ready is not None
+    assert ready.status == "True"
+    assert "NodeRegistrationHealthy" in {event.reason for event in failing.cluster.events if event.name == "default"}
+    failing.kubelets.boot_seconds = 20
+    failing.deploy(builders.pod("more", cpu_millicores=1800), 3)
+    assert failing.run(20 * MINUTES, until=lambda: status(failing) == "True")
+
+
+def test_a_changed_class_or_pool_begins_anew(failing: World) -> None:
+    assert failing.run(17 * MINUTES, until=lambda: status(failing) == "False")
+    failing.forget_deployments()
+    nodeclass = failing.cluster.nodeclasses()[0]
+    failing.cluster.put(
+        "ec2nodeclasses", builders.nodeclass(metadata=msgspec.structs.replace(nodeclass.metadata, generation=2))
+    )
+    assert failing.run(11 * MINUTES, until=lambda: status(failing) == "Unknown")
+
+
+def test_e24_a_claim_of_an_earlier_pool_of_the_name_does_not_count(failing: World) -> None:
+    assert failing.run(60, until=lambda: len(failing.claims()) == 2)
+    failing.cluster.remove("nodepools", "default")
+    failing.cluster.put("nodepools", builders.nodepool())
+    failing.forget_deployments()
+    failing.cluster.remove("pods", "default/inflate-0001")
+    failing.cluster.remove("pods", "default/inflate-0002")
+    failing.run(18 * MINUTES)
+    assert failing.claims() == ()
+    assert status(failing) == "Unknown"
+
+
+def test_a_lost_table_changes_nothing(failing: World) -> None:
+    assert failing.run(17 * MINUTES, until=lambda: status(failing) == "False")
+    failing.state.registrations.clear()
+    failing.run(12 * MINUTES)
+    assert status(failing) == "False"
