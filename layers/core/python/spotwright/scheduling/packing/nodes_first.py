@@ -27,6 +27,7 @@ from spotwright.scheduling.packing.problem import (
     offerings_that_fit,
     offerings_up_to_size,
 )
+from spotwright.scheduling.packing.usable_room import UsableRoom
 
 # So many nodes at most are replaced, those that waste most; so few all at once first.
 _MOST_NODES: Final = 48
@@ -119,6 +120,7 @@ class _Replacement:
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
         self.parts: tuple[tuple[int, int], ...] = ()
         released = self.release(pods)[0]
+        self.usable = UsableRoom(problem, pods | released)
         self.resource_prices, self.lower_bound = self._find_prices(released)
         if packing.cost(self.offering_index) > self.lower_bound * _CLOSE_ENOUGH:
             self._choose_parts(released)
@@ -158,9 +160,9 @@ class _Replacement:
     def _cost(self, nodes: Iterable[_Node]) -> int:
         return sum(self._price(node.offering) for node in nodes)
 
-    def _room(self, offering: int) -> Vector:
-        """Free capacity, its whole parts, and one host if it may hold pods that need hosts of their own."""
-        free_capacity = self.offering_index.pool_type_of[offering].free_capacity
+    def _room(self, offering: int, usable: UsableRoom) -> Vector:
+        """Usable capacity, its whole parts, and one host if it may hold pods that need hosts of their own."""
+        free_capacity = usable.of(offering, self.offering_index.pool_type_of[offering].free_capacity)
         parts = [free_capacity[dimension] // part for dimension, part in self.parts]
         return (*free_capacity, *parts, self.host_offerings >> offering & 1)
 
@@ -243,7 +245,7 @@ class _Replacement:
 
     def _find_resource_prices(self, demand: Vector) -> list[list[float]]:
         """Shadow prices: of the whole demand, and of its cpu and its memory alone, for what is left of a demand."""
-        rooms = [self._room(offering) for offering in self.candidates]
+        rooms = [self._room(offering, self.usable) for offering in self.candidates]
         prices = [float(self._price(offering)) for offering in self.candidates]
         alone = [
             tuple([amount if d == dimension else 0 for d, amount in enumerate(demand)])
@@ -290,7 +292,8 @@ class _Replacement:
             self.work_units += 1
             if attempt < _TRIES:
                 group_replacement = _GroupReplacement(self, group, budget - self.work_units)
-                complete = group_replacement.search(self._shapes(group_replacement.offering_sets, attempt), everything)
+                shapes = self._shapes(group_replacement.offering_sets, group_replacement.usable, attempt)
+                complete = group_replacement.search(shapes, everything)
                 self.work_units += group_replacement.work_units
                 tries[key] = _TRIES if complete and not attempt else attempt + 1
                 if group_replacement.new_nodes:
@@ -309,15 +312,16 @@ class _Replacement:
                 break
         return [group[number] for number in sorted(group)]
 
-    def _shapes(self, offering_sets: Sequence[int], attempt: int) -> list[Shape]:
+    def _shapes(self, offering_sets: Sequence[int], usable: UsableRoom, attempt: int) -> list[Shape]:
         """Candidates that some of the pods may use; of those that differ in nothing the cheapest."""
         shapes: dict[object, Shape] = {}
         self.work_units += len(self.candidates) // 2
         for offering in self.candidates:
             if offering_sets[-1] >> offering & 1 and (not attempt or self.draws.below(100) < _DRAWN_PERCENT):
                 rows = tuple([row for row, offerings in enumerate(offering_sets) if offerings >> offering & 1])
-                room = self._room(offering)
+                room = self._room(offering, usable)
                 shapes.setdefault((rows, room), Shape(offering, self._price(offering), room, rows))
+        self.work_units += usable.work_units
         return list(shapes.values())
 
     def _replace(self, group: Sequence[_Node], new_nodes: Sequence[tuple[int, dict[int, int]]]) -> None:
@@ -367,6 +371,7 @@ class _GroupReplacement:
         self._below = replacement._cost(group)
         self._tried = set[tuple[int, ...]]()
         self.offering_sets, self._demands = replacement.find_demands(self._pods)
+        self.usable = UsableRoom(self._problem, self._pods)
         self.new_nodes: list[tuple[int, dict[int, int]]] = []
         self.work_units = 0
 
