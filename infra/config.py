@@ -79,9 +79,12 @@ class Config:
     """One cell: one stack in one account and region.
 
     The policy of `kms_key_arn` must let EventBridge (events.amazonaws.com) and CloudWatch Logs
-    (logs.<region>.amazonaws.com) use the key; roles of the stack are granted its use here.
+    (logs.<region>.amazonaws.com) use the key, with `alarm_email` CloudWatch (cloudwatch.amazonaws.com), too; roles of
+    the stack are granted its use here.
     `memory_table`: the table of another cell, in which the cells of an account share offering health and call rates;
     None = the cell's own.
+    `alarm_topic_arn`, or a topic of the stack's own with the subscriber `alarm_email`, is told of alarms; without both
+    alarms are shown in CloudWatch and tell nobody.
     `remove_data_on_destroy`: the bucket with the stored decisions is deleted with the stack.
     `retain_node_entries`: for one deployment, the step from a version whose stack held the access entries of nodes.
     """
@@ -97,6 +100,7 @@ class Config:
     decision_retention_days: int = 30
     kms_key_arn: str | None = None
     alarm_topic_arn: str | None = None
+    alarm_email: str | None = None
     memory_table: str | None = None
     remove_data_on_destroy: bool = False
     retain_node_entries: bool = False
@@ -113,6 +117,7 @@ _KEY = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
 _DURATION = r"\d+(\.\d+)?(ms|s|m)"
 _TABLE = r"[\w.-]{3,255}"
 _TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]+"
+_EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 
 
 def parse_config(context: object, architecture: object = None) -> Config:
@@ -134,11 +139,14 @@ def parse_config(context: object, architecture: object = None) -> Config:
         decision_retention_days=fields.integer("decisionRetentionDays", range(1, 3651), 30),
         kms_key_arn=fields.optional_text("kmsKeyArn", _KEY, "a KMS key's ARN, not an alias"),
         alarm_topic_arn=fields.optional_text("alarmTopicArn", _TOPIC, "an SNS topic's ARN"),
+        alarm_email=fields.optional_text("alarmEmail", _EMAIL, "an e-mail address"),
         memory_table=fields.optional_text("memoryTable", _TABLE, "the TableName of another cell's stack"),
         remove_data_on_destroy=fields.boolean("removeDataOnDestroy", False),
         retain_node_entries=fields.boolean("retainNodeEntries", False),
     )
     fields.refuse_unknown_keys()
+    if config.alarm_topic_arn and config.alarm_email:
+        raise fields.refusal("alarmEmail", config.alarm_email, "alarmTopicArn or alarmEmail, not both")
     if architecture is None:
         return config
     chosen = Fields({"architecture": architecture}, "").choice("architecture", ARCHITECTURES, "arm64")

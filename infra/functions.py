@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import Duration, RemovalPolicy
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
@@ -134,19 +133,6 @@ class Function(Construct):
         )
         mapping.node.add_dependency(self.role)
         return mapping
-
-    def add_error_alarm(self) -> cloudwatch.Alarm:
-        """An alarm that rings when invocations fail in each of three minutes."""
-        return cloudwatch.Alarm(
-            self,
-            "ErrorsAlarm",
-            alarm_description=f"{self.spec.name}: invocations fail; look at its log group.",
-            metric=self.function.metric_errors(period=Duration.minutes(1), statistic="Sum"),
-            threshold=1,
-            evaluation_periods=3,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        )
 
     @property
     def _own_logs(self) -> Grant:

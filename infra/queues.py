@@ -1,7 +1,6 @@
-"""The doorbells: a queue for every function that has one, each with its dead letters and alarms."""
+"""The doorbells: a queue for every function that has one, each with its dead letters."""
 
 from aws_cdk import Duration
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -15,28 +14,27 @@ VISIBILITY_TIMEOUTS = 6
 #: What a doorbell says is said again by the sweep within minutes, so an old one is noise; but it must outlive
 #: its tries, or a poisonous message would vanish instead of reaching the dead letters.
 _RETENTION = Duration.hours(1)
-_TRIES = 5
+TRIES = 5
 
 #: The longest AWS keeps a message: time for a person to look at it.
 _DEAD_LETTER_RETENTION = Duration.days(14)
 
 
 class WorkQueue(Construct):
-    """A function's queue. Encrypted, TLS only; alarms when a message is dead or waits for a whole retry."""
+    """A function's queue, with its dead letters. Encrypted, TLS only."""
 
     def __init__(self, scope: Construct, id: str, *, timeout_seconds: int, key: kms.IKey | None) -> None:
         super().__init__(scope, id)
-        visibility_seconds = VISIBILITY_TIMEOUTS * timeout_seconds
+        self.visibility_seconds = VISIBILITY_TIMEOUTS * timeout_seconds
         self.dead_letters = _queue(self, "DeadLetters", key, _DEAD_LETTER_RETENTION)
         self.queue = _queue(
             self,
             "Queue",
             key,
             _RETENTION,
-            visibility=Duration.seconds(visibility_seconds),
-            dead_letters=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_TRIES),
+            visibility=Duration.seconds(self.visibility_seconds),
+            dead_letters=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=TRIES),
         )
-        self.alarms = (self._dead_letter_alarm(id), self._age_alarm(id, visibility_seconds))
 
     @property
     def send(self) -> Grant:
@@ -48,32 +46,6 @@ class WorkQueue(Construct):
         """Be woken by this queue. https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
         actions = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
         return Grant(f"Read{self.node.id}", actions, (self.queue.queue_arn,))
-
-    def _dead_letter_alarm(self, name: str) -> cloudwatch.Alarm:
-        return cloudwatch.Alarm(
-            self,
-            "DeadLettersAlarm",
-            alarm_description=f"{name}: a message failed {_TRIES} times; look at the dead letters and the logs.",
-            metric=self.dead_letters.metric_approximate_number_of_messages_visible(
-                period=Duration.minutes(1), statistic="Maximum"
-            ),
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        )
-
-    def _age_alarm(self, name: str, visibility_seconds: int) -> cloudwatch.Alarm:
-        return cloudwatch.Alarm(
-            self,
-            "AgeAlarm",
-            alarm_description=f"{name}: a message waits longer than a whole retry; the function fails or lags.",
-            metric=self.queue.metric_approximate_age_of_oldest_message(period=Duration.minutes(1), statistic="Maximum"),
-            threshold=visibility_seconds,
-            evaluation_periods=2,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        )
 
 
 def _queue(

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.alarms import Alarms
+from infra.alarms import Alarms, Watched
 from infra.cluster_access import ClusterAccess
 from infra.config import Cluster, Config
 from infra.dashboard import Dashboard
@@ -58,14 +58,13 @@ class SpotwrightStack(Stack):
         self.access = self._open_clusters()
         self._tell_clusters()
         installed = self._install()
-        Interruptions(self, self.queues["interrupt"])
+        interruptions = Interruptions(self, self.queues["interrupt"])
         clock = Schedules(self, config, self.queues, key=self.key, use_key=self._use_key)
         # A schedule ticks as soon as it is there; before `install` has been, a cluster lets no function in. Only what
         # EC2 sells takes long to read and asks EC2 alone.
         clock.begin_after(installed, early=[access.act for access in self.access])
         self.dashboard = Dashboard(self, config, queues=self.queues, functions=self.functions)
-        alarms = [alarm for queue in self.queues.values() for alarm in queue.alarms]
-        Alarms(self, config, (*alarms, *(function.add_error_alarm() for function in self.functions.values())))
+        Alarms(self, config, Watched(self.queues, self.functions, interruptions, clock), self.key)
         self._outputs()
 
     # Who may touch what -------------------------------------------------------------------------------------

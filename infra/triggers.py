@@ -49,10 +49,10 @@ class Interruptions(Construct):
     def __init__(self, scope: Construct, queue: WorkQueue) -> None:
         super().__init__(scope, "Interruptions")
         target = targets.SqsQueue(queue.queue, max_event_age=_OLDEST_EVENT)
-        rules = [
+        self.rules = [
             events.Rule(self, name, event_pattern=pattern, targets=[target]) for name, pattern in _INTERRUPTIONS.items()
         ]
-        queue.queue.add_to_resource_policy(_only_from(rules, queue.queue))
+        queue.queue.add_to_resource_policy(_only_from(self.rules, queue.queue))
 
 
 def _only_from(rules: list[events.Rule], queue: sqs.IQueue) -> iam.PolicyStatement:
@@ -102,7 +102,8 @@ class Schedules(Construct):
     ) -> None:
         super().__init__(scope, "Schedules")
         self._key = key
-        self._group = scheduler.CfnScheduleGroup(self, "Group", name=f"Spotwright-{config.cell}")
+        self.group_name = f"Spotwright-{config.cell}"
+        self._group = scheduler.CfnScheduleGroup(self, "Group", name=self.group_name)
         self.role = iam.Role(
             self,
             "Role",

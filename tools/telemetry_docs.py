@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from infra.alarm_rows import alarm_rows
 from spotwright.telemetry import tables
-from spotwright.telemetry.rows import REPEAT_AFTER, EventRow, Level, LogLine, Metric
+from spotwright.telemetry.rows import REPEAT_AFTER, Alarm, EventRow, Level, LogLine, Metric
 
 DOCS = Path(__file__).parents[1] / "docs"
 KINDS = {
@@ -67,22 +68,29 @@ def _line_cells(line: LogLine) -> tuple[str, ...]:
 
 def metrics_page() -> str:
     metrics = tables.metric_rows().values()
-    alarms = [
-        (_code(metric.name), str(metric.alarm.minutes), metric.alarm.meaning) for metric in metrics if metric.alarm
-    ]
+    own = [_alarm_cells(metric.alarm, metric.name, "cluster") for metric in metrics if metric.alarm]
+    of_aws = [_alarm_cells(row, "AWS's own", "queue, function or cell") for row in alarm_rows().values()]
     pages = [(_code(row.name), row.kind, row.when) for row in tables.prometheus_rows().values()]
     return _page(
         "Metrics",
         "In CloudWatch, namespace `Spotwright`, with the dimensions `cluster` and `service` (the function). The"
         " dashboard `Spotwright-<cell>-<region>` shows those that name a graph.",
         _table(("Metric", "Unit", "Function", "What it counts", "Graph", "Statistic"), map(_metric_cells, metrics)),
-        "## Alarms\nBeside these, each queue has an alarm for dead letters and one for waiting messages, and each"
-        " function one for errors. All go to the topic `alarmTopicArn`, if it is set.",
-        _table(("Metric", "Minutes in a row", "What it means"), alarms),
+        "## Alarms\nAn alarm is called `Spotwright-<cell>-<cluster, queue or function>-<alarm>`; its description says"
+        " what to do, and [the runbook](runbook.md) says more. They and their end go to the topic `alarmTopicArn`, or"
+        " by mail to `alarmEmail`, whichever cdk.json names; without both they are shown in CloudWatch and tell"
+        " nobody. An alarm on what is missing may ring for some minutes after a deployment that makes it.",
+        _table(("Alarm", "Metric", "For each", "Rings after minutes", "What it means"), [*own, *of_aws]),
         "## The forwarder's page /metrics\nFor Prometheus, on the forwarder's pod; names and labels that begin with"
         " `karpenter_` are Karpenter's. A counter's name ends in `_total` on the page.",
         _table(("Metric", "Type", "Meaning"), pages),
     )
+
+
+def _alarm_cells(alarm: Alarm, metric: str, subject: str) -> tuple[str, ...]:
+    name = f"[`{alarm.name}`](runbook.md#{alarm.name.lower()})"
+    meaning = alarm.meaning.replace("{subject}", "NAME")
+    return (name, metric if "'" in metric else _code(metric), subject, str(alarm.minutes), meaning)
 
 
 def _metric_cells(metric: Metric) -> tuple[str, ...]:

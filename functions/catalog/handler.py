@@ -59,7 +59,6 @@ def _report(cluster: str, kind: str, result: CatalogResult) -> None:
     )
     for name, error in result.failures.items():
         log_line(logger, log_lines.NODECLASS_FAILED, cluster=cluster, nodeclass=name, error=error)
-    metrics.add_dimension(name="cluster", value=cluster)
     add_metric(metrics, telemetry.FACTS_NOT_REFRESHED, len(result.notes))
     add_metric(metrics, telemetry.CLASSES_READY, len(result.ready_classes))
     add_metric(metrics, telemetry.CLASSES_NOT_READY, len(result.not_ready))

@@ -35,7 +35,6 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> dict[Doorbell, Exception]:
-    metrics.add_dimension(name="cluster", value=cluster)
     try:
         seconds_left = partial(sqs_batch.seconds_left, context)
         return step_doorbells(cluster_clients.ports(cluster), bells, now=datetime.now(UTC), seconds_left=seconds_left)

@@ -39,7 +39,6 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    metrics.add_dimension(name="cluster", value=cluster)
     try:
         result = provision(
             cluster_clients.ports(cluster),

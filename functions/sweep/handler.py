@@ -57,10 +57,15 @@ def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell,
 
 def _report(cluster: str, kind: str, result: SweepResult) -> None:
     log_line(logger, log_lines.SWEPT, cluster=cluster, doorbell=kind, result=msgspec.to_builtins(result))
-    metrics.add_dimension(name="cluster", value=cluster)
     add_metric(metrics, telemetry.PODS_PENDING, result.pending_pods)
     add_metric(metrics, telemetry.NODECLAIMS, result.nodeclaims)
     add_metric(metrics, telemetry.ORPHANS_REFUSED, 1 if result.orphans < 0 else 0)
+    if result.oldest_pending_seconds:
+        add_metric(metrics, telemetry.OLDEST_PENDING_POD_SECONDS, result.oldest_pending_seconds)
+    if result.nodepools_not_ready:
+        add_metric(metrics, telemetry.NODEPOOLS_NOT_READY, result.nodepools_not_ready)
+    if result.forwarder_silent:
+        add_metric(metrics, telemetry.FORWARDER_SILENT, 1)
     if kind == "poll" and result.nodes_by_capacity_type:
         for metric, capacity_type in NODE_METRICS:
             add_metric(metrics, metric, result.nodes_by_capacity_type.get(capacity_type, 0))

@@ -8,6 +8,9 @@ import pytest
 from spotwright.lifecycle.orphans import ORPHAN_AGE
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.settings import decision_settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -17,6 +20,8 @@ from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
 from spotwright.workflows.sweep.full import MAXIMUM_ORPHANS, full_sweep
 from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, SweepResult, poll
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
+
+READY = (Condition("Ready", "True"),)
 
 
 def follower(name: str) -> object:
@@ -83,6 +88,45 @@ def test_a_forwarder_counts_as_stopped_after_25_seconds_without_a_heartbeat(
     """It writes one every ten seconds; pods wait for the next poll until its silence is noticed."""
     world.state.heartbeat_at = world.clock.milliseconds() - seconds * 1000
     assert run_poll(world, again=False).forwarder_alive is alive
+
+
+LINUX = {labels.OS: "linux"}
+GPU = Taint("nvidia.com/gpu", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("node", "silent"),
+    [
+        (Node(ObjectMeta("n", labels=LINUX), conditions=READY), True),
+        (
+            Node(ObjectMeta("n", labels=LINUX), conditions=READY, taints=(Taint("CriticalAddonsOnly", "NoSchedule"),)),
+            True,
+        ),
+        (Node(ObjectMeta("n", labels=LINUX), conditions=READY, taints=(Taint("a", "PreferNoSchedule"),)), True),
+        (Node(ObjectMeta("n", labels=LINUX), conditions=READY, taints=(GPU,)), False),
+        (Node(ObjectMeta("n", labels=LINUX), conditions=READY, unschedulable=True), False),
+        (Node(ObjectMeta("n", labels=LINUX)), False),
+        (Node(ObjectMeta("n", labels={labels.OS: "windows"}), conditions=READY), False),
+    ],
+    ids=["ready", "for add-ons", "rather not", "for others", "cordoned", "not ready", "windows"],
+)
+def test_a_forwarder_is_missed_only_where_it_could_run(world: World, node: Node, silent: bool) -> None:
+    assert not run_poll(world).forwarder_silent, "at zero nodes it cannot run"
+    world.cluster.put("nodes", node)
+    assert run_poll(world).forwarder_silent is silent
+    assert not run_poll(world, again=False).forwarder_silent, "said once a minute"
+    world.state.heartbeat_at = world.clock.milliseconds()
+    assert not run_poll(world).forwarder_silent
+
+
+def test_the_oldest_pending_pod_has_its_age(world: World) -> None:
+    assert run_poll(world).oldest_pending_seconds == 0
+    for name, minutes in (("new", 1), ("old", 20)):
+        pod = builders.pod(name, unschedulable=True)
+        created = world.clock.now() - timedelta(minutes=minutes)
+        metadata = msgspec.structs.replace(pod.metadata, creation_timestamp=created)
+        world.cluster.put("pods", msgspec.structs.replace(pod, metadata=metadata))
+    assert run_poll(world).oldest_pending_seconds == 20 * 60
 
 
 def test_a_class_and_a_pool_without_a_status_are_rung_for(world: World) -> None:

@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from infra.app import add_checks, new_app
 from infra.config import FORWARDER_SETTINGS, SETTINGS, Config, parse_config
 from infra.fields import ConfigError
-from tests.infra.conftest import BOUNDARY, ROOT, add_schema_checks, cluster
+from tests.infra.conftest import BOUNDARY, ROOT, TOPIC, add_schema_checks, cluster
 from tests.infra.template import Template
 
 NETWORK = {"vpcId": "vpc-0123456a", "subnetIds": ["subnet-0123456a"], "securityGroupIds": ["sg-0123456a"]}
@@ -39,7 +39,7 @@ def one(**fields: Any) -> dict[str, Any]:
         ({"clusters": ["one"]}, "spotwright.clusters[0]", "'one'", "an object"),
         (context(cell="Main"), "spotwright.cell", "'Main'", "a lower-case word"),
         (context(cell=7), "spotwright.cell", "7", "a lower-case word"),
-        (context(celll="x"), "spotwright.celll", "'x'", "allowed here: alarmTopicArn"),
+        (context(celll="x"), "spotwright.celll", "'x'", "allowed here: alarmEmail, alarmTopicArn"),
         (context(architecture="arm"), "spotwright.architecture", "'arm'", "arm64, x86_64"),
         (context(logRetentionDays=8), "spotwright.logRetentionDays", "8", "1, 3, 5, 7"),
         (context(logRetentionDays=True), "spotwright.logRetentionDays", "true", "1, 3, 5, 7"),
@@ -49,6 +49,8 @@ def one(**fields: Any) -> dict[str, Any]:
         (context(kmsKeyArn="alias/x"), "spotwright.kmsKeyArn", "'alias/x'", "not an alias"),
         (context(permissionsBoundary="a b"), "spotwright.permissionsBoundary", "'a b'", "ARN or name"),
         (context(alarmTopicArn="me"), "spotwright.alarmTopicArn", "'me'", "an SNS topic's ARN"),
+        (context(alarmEmail="me"), "spotwright.alarmEmail", "'me'", "an e-mail address"),
+        (context(alarmEmail="a@b.cd", alarmTopicArn=TOPIC), "spotwright.alarmEmail", "'a@b.cd'", "not both"),
         (context(memoryTable="arn:x"), "spotwright.memoryTable", "'arn:x'", "TableName of another cell's stack"),
         (context(tags={"aws:x": "y"}), "spotwright.tags", "'aws:x'", "do not start with aws:"),
         (context(tags={"x": 1}), "spotwright.tags.x", "1", "a text"),

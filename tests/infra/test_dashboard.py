@@ -1,4 +1,4 @@
-"""One page with six widgets, and the lines and alarms that the table of metrics asks for."""
+"""One page with six widgets, and the lines that the table of metrics asks for."""
 
 import json
 import re
@@ -36,8 +36,3 @@ def test_every_queue_and_function_is_on_it(plain: Template) -> None:
 def test_it_shows_each_metric_that_names_a_graph_and_no_other(plain: Template) -> None:
     shown = re.findall(r'MetricName=\\"(\w+)\\"', json.dumps(_widgets(plain)))
     assert sorted(shown) == sorted(metric.name for metric in metric_rows().values() if metric.line)
-
-
-def test_an_alarm_says_what_it_means(plain: Template) -> None:
-    described = {alarm["AlarmDescription"] for alarm in plain.of("AWS::CloudWatch::Alarm").values()}
-    assert {metric.alarm.meaning for metric in metric_rows().values() if metric.alarm} <= described

@@ -80,10 +80,3 @@ def test_somebody_is_told_of_dead_letters_and_of_messages_that_wait(template: Te
     for queue, dead_letters in _dead_letters(template).items():
         assert ("ApproximateAgeOfOldestMessage", f"<{queue}.QueueName>") in watched
         assert ("ApproximateNumberOfMessagesVisible", f"<{dead_letters}.QueueName>") in watched
-
-
-def test_alarms_go_to_the_topic_of_the_context(full: Template, plain: Template) -> None:
-    from tests.infra.conftest import TOPIC
-
-    assert all(alarm["AlarmActions"] == [TOPIC] for alarm in full.of("AWS::CloudWatch::Alarm").values())
-    assert not any("AlarmActions" in alarm for alarm in plain.of("AWS::CloudWatch::Alarm").values())

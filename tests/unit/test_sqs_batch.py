@@ -1,5 +1,6 @@
 """Batches: exactly the messages that failed come back."""
 
+import itertools
 import json
 from typing import Any
 
@@ -8,9 +9,12 @@ from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
 from spotwright.errors import InvalidRequest, Unavailable
+from spotwright.telemetry import log_lines
 from spotwright.workflows.ports.doorbells import Doorbell
 
 CLUSTERS = ("blue", "green")
+# Powertools keeps one logger for each service name, with the output of the test that made it.
+NUMBERS = itertools.count()
 
 
 def message(number: int, **bell: Any) -> dict[str, Any]:
@@ -40,7 +44,7 @@ def run(
 ) -> set[str]:
     answer = sqs_batch.process_by_cluster(
         {"Records": list(records)}, kinds=("pods",), clusters=CLUSTERS, work=work,
-        logger=Logger(service="test"), metrics=Metrics(namespace="test", service="test"),
+        logger=Logger(service=f"test-{next(NUMBERS)}"), metrics=Metrics(namespace="test", service="test"),
         context=Left(*left), ring_again=ring_again,
     )  # fmt: skip
     return {one["itemIdentifier"] for one in answer["batchItemFailures"]}
@@ -129,3 +133,19 @@ def test_messages_that_cannot_be_rung_again_come_back() -> None:
 def test_a_refusal_names_field_value_and_what_is_allowed(change: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidRequest, match=named):
         sqs_batch.parse_doorbell(message(1, **change)["body"], kinds=("pods",), clusters=CLUSTERS)
+
+
+def test_metrics_and_lines_of_a_cluster_carry_its_name_even_when_its_work_fails(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def work(cluster: str, _: object) -> None:
+        raise Unavailable(f"{cluster} does not answer")
+
+    run(message(1, cluster="blue"), message(2, cluster="green"), message(3, kind="tea"), work=work)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    written = [line for line in lines if "_aws" in line]
+    assert [(line["cluster"], line["WorkFailed"]) for line in written] == [("blue", [1.0]), ("green", [1.0])]
+    (dimensions,) = {tuple(sorted(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0])) for line in written}
+    assert dimensions == ("cluster", "service")
+    (rejected,) = [line for line in lines if line.get("message") == log_lines.REJECTED_MESSAGE.message]
+    assert "cluster" not in rejected, "it is of no cluster"

@@ -89,6 +89,8 @@ def process_by_cluster(
     for number, (cluster, bells) in enumerate(in_order):
         is_late = number > 0 and seconds_left(context) < BEGIN_SECONDS
         failures: Mapping[Doorbell, Exception] = {}
+        logger.append_keys(cluster=cluster)
+        metrics.add_dimension(name="cluster", value=cluster)
         try:
             failures = (ring_again if is_late else work)(cluster, tuple(bells)) or {}
             for failure in failures.values():
@@ -99,6 +101,8 @@ def process_by_cluster(
         # Each cluster's metrics are written with its own dimension.
         if metrics.metric_set:
             metrics.flush_metrics()
+        metrics.clear_metrics()
+        logger.remove_keys(["cluster"])
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in sorted(failed)]}
 
 

@@ -149,6 +149,27 @@ class Topic:
         ignore_error("NotFound", request.client("sns").delete_topic, TopicArn=resource.physical_id)
 
 
+class Subscription:
+    supported_properties = frozenset(("Endpoint", "Protocol", "TopicArn"))
+
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        made = request.client("sns").subscribe(**properties, ReturnSubscriptionArn=True)
+        return PhysicalResource(made["SubscriptionArn"])
+
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        """Topic, protocol and address are what it is: another one takes its place."""
+        return resource if properties == before else self.create(request, properties)
+
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("NotFound", request.client("sns").unsubscribe, SubscriptionArn=resource.physical_id)
+
+
 class TopicPolicy:
     supported_properties = frozenset(("PolicyDocument", "Topics"))
 

@@ -38,6 +38,7 @@ RESOURCE_TYPES: dict[str, ResourceType] = {
     "AWS::Logs::LogGroup": cloudwatch.LogGroup(),
     "AWS::S3::Bucket": buckets.Bucket(),
     "AWS::S3::BucketPolicy": buckets.BucketPolicy(),
+    "AWS::SNS::Subscription": messaging.Subscription(),
     "AWS::SNS::Topic": messaging.Topic(),
     "AWS::SNS::TopicPolicy": messaging.TopicPolicy(),
     "AWS::SQS::Queue": messaging.Queue(),

@@ -16,6 +16,15 @@ PODS_PENDING: Final = Metric(
     "PodsPending", _COUNT, ("sweep",), "Pods that wait for a place, at each sweep.",
     line=Line(Graph.PODS, "Maximum"),
 )
+OLDEST_PENDING_POD_SECONDS: Final = Metric(
+    "OldestPendingPodSeconds", _SECONDS, ("sweep",), "Age of the oldest of these pods; no value without such pods.",
+    alarm=Alarm(
+        "PodsPendingLong", 5,
+        "{subject}: a pod waits for a place for more than a quarter of an hour.",
+        "See why: spotwright plan --cluster {subject}; its events say the same: kubectl describe pod.",
+        threshold=900, statistic="Maximum",
+    ),
+)
 PODS_UNSCHEDULABLE: Final = Metric(
     "PodsUnschedulable", _COUNT, ("provision",), "Pods for which the newest plan found no place.",
     line=Line(Graph.PODS, "Maximum"),
@@ -51,7 +60,16 @@ COST_PER_HOUR: Final = Metric(
     "CostPerHour", Unit.NONE, ("sweep",), "Price of all NodeClaims in US dollars per hour, by the present prices.",
     line=Line(Graph.NODES, "Maximum", right_axis=True),
 )
-NODECLAIMS: Final = Metric("NodeClaims", _COUNT, ("sweep",), "NodeClaims, at each sweep.")
+NODECLAIMS: Final = Metric(
+    "NodeClaims", _COUNT, ("sweep",), "NodeClaims, at each sweep.",
+    alarm=Alarm(
+        "SweepMissing", 15,
+        "{subject}: no sweep ended for a quarter of an hour. What lost messages were about is not made up for, and no"
+        " other figure of the cluster can be trusted.",
+        "Look at the log group of the function sweep, and whether its schedule is enabled.",
+        period_minutes=5, statistic="SampleCount", is_missed=True,
+    ),
+)
 
 # Latency
 
@@ -105,6 +123,12 @@ CLASSES_READY: Final = Metric("ClassesReady", _COUNT, ("catalog",), "EC2NodeClas
 CLASSES_NOT_READY: Final = Metric(
     "ClassesNotReady", _COUNT, ("catalog",), "EC2NodeClasses that are not ready; their conditions say why.",
     line=Line(Graph.CHANGES, "Maximum"),
+    alarm=Alarm(
+        "ClassesNotReady", 15,
+        "{subject}: an EC2NodeClass is not Ready for a quarter of an hour. Its NodePools launch nothing.",
+        "kubectl describe ec2nodeclasses: the conditions name what is missing.",
+        period_minutes=5, statistic="Maximum",
+    ),
 )
 CLASS_RESOLUTION_FAILED: Final = Metric(
     "ClassResolutionFailed", _COUNT, ("catalog",), "EC2NodeClasses about which AWS or the API server did not answer.",
@@ -113,6 +137,16 @@ CLASS_RESOLUTION_FAILED: Final = Metric(
 FACTS_NOT_REFRESHED: Final = Metric(
     "FactsNotRefreshed", _COUNT, ("catalog",), "Parts of the catalog that stay old because AWS did not answer.",
     line=Line(Graph.CHANGES, "Maximum"),
+)
+
+NODEPOOLS_NOT_READY: Final = Metric(
+    "NodePoolsNotReady", _COUNT, ("sweep",), "NodePools that are not ready, once a minute; no value when all are.",
+    alarm=Alarm(
+        "NodePoolsNotReady", 15,
+        "{subject}: a NodePool is not Ready for a quarter of an hour. It launches nothing.",
+        "kubectl describe nodepools: the conditions say why.",
+        statistic="Maximum",
+    ),
 )
 
 # Interruption and disruption
@@ -151,8 +185,10 @@ DISRUPTION_HELD_BACK: Final = Metric(
 DISRUPTION_BREAKER_OPEN: Final = Metric(
     "DisruptionBreakerOpen", _COUNT, ("disrupt",), "1 while disruption has stopped itself.",
     alarm=Alarm(
-        1, "More nodes were disrupted in ten minutes than BREAKER_PERCENT allows, and disruption stopped itself; an"
-        " event on the NodePools says until when.",
+        "DisruptionBreakerOpen", 1,
+        "{subject}: more nodes were disrupted in ten minutes than BREAKER_PERCENT allows, and disruption stopped"
+        " itself; an event on the NodePools says until when. Nodes stay that nobody needs; pods are not affected.",
+        "Find out why so many nodes were empty, then: spotwright resume --cluster {subject}.",
     ),
 )
 
@@ -161,30 +197,41 @@ DISRUPTION_BREAKER_OPEN: Final = Metric(
 WORK_FAILED: Final = Metric(
     "WorkFailed", _COUNT, (*_QUEUE_FUNCTIONS, "interrupt"), "Failures that return messages to the queue.",
     alarm=Alarm(
-        5, "Work on a cluster fails and is repeated: an API server, EC2 or DynamoDB does not answer. Nothing is"
-        " deleted.",
+        "WorkFailed", 10,
+        "{subject}: work fails and is repeated: the API server, EC2 or DynamoDB does not answer, or refuses. Pods may"
+        " wait for nodes; nothing is deleted.",
+        "Look for the log line \"work on cluster failed\": its code names the call.",
+        period_minutes=5,
     ),
 )
 STEPS_FAILED: Final = Metric(
     "StepsFailed", _COUNT, ("lifecycle",), "Failed steps of launches, NodeClaims, notices and commands.",
     counted=(lines.STEP_FAILED, lines.TERMINATION_REFUSED),
     alarm=Alarm(
-        10, "Steps of launches or NodeClaims fail and are repeated: EC2 or an API server refuses or does not answer.",
+        "StepsFailed", 10,
+        "{subject}: steps of launches or NodeClaims fail and are repeated: EC2 or the API server refuses or does not"
+        " answer. Nodes may come late, or stay too long.",
+        "Look for the log line \"step failed\": it names the object and the error.",
+        period_minutes=5,
     ),
 )
 LAUNCHES_HELD_BACK: Final = Metric(
     "LaunchesHeldBack", _COUNT, ("provision",), "New nodes that a ceiling of launches holds back, in the newest plan.",
     alarm=Alarm(
-        1, "The cluster launched as much as MAX_LAUNCHES_PER_MINUTE, MAX_NODES_PER_HOUR or MAX_DOLLARS_PER_HOUR allow;"
+        "LaunchesHeldBack", 1,
+        "{subject} launched as much as MAX_LAUNCHES_PER_MINUTE, MAX_NODES_PER_HOUR or MAX_DOLLARS_PER_HOUR allow;"
         " nothing more is launched for now. Events on NodePools and pods say why and until when.",
+        "See what makes so many pods: spotwright plan --cluster {subject}. If it is meant, raise the setting, deploy.",
     ),
 )
 DECISIONS_SET_ASIDE: Final = Metric(
     "DecisionsSetAside", _COUNT, ("lifecycle",), "Committed decisions, or rows of them, that cannot be acted on.",
     counted=(lines.DROPPED_DECISION, lines.SET_ASIDE_ROW),
     alarm=Alarm(
-        1, "A committed decision cannot be acted on: its body is missing, or the state table refuses a row of it. It is"
-        " planned again, and later decisions go on.",
+        "DecisionsSetAside", 1,
+        "{subject}: a committed decision cannot be acted on: its body is missing, or the state table refuses a row of"
+        " it. It is planned again, and later decisions go on.",
+        "Look for the log lines \"dropped unreadable decision\" and \"state table refused row\".",
     ),
 )
 CLUSTER_LISTS: Final = Metric(
@@ -197,14 +244,36 @@ CLUSTER_STATE_AGE_SECONDS: Final = Metric(
     "From the time a cluster state was taken to the plan that reads it.",
     counted=(lines.READ_CLUSTER_STATE,), counted_field="seconds",
 )
+FORWARDER_SILENT: Final = Metric(
+    "ForwarderSilent", _COUNT, ("sweep",),
+    "1, once a minute, while nodes are Ready that may run the forwarder, and it writes no heartbeat; else no value.",
+    alarm=Alarm(
+        "ForwarderSilent", 10,
+        "{subject}: nodes are Ready, but the forwarder writes no heartbeat for ten minutes. The functions poll instead:"
+        " pods wait up to five seconds longer, and planners list the cluster for themselves.",
+        "kubectl -n kube-system describe deployment spotwright-forwarder, and its logs.",
+        statistic="Maximum",
+    ),
+)
 CALLS_THROTTLED: Final = Metric(
     "CallsThrottled", _COUNT, ("lifecycle",), "Calls that EC2 throttled.",
     counted=(lines.CALL_THROTTLED,),
+    alarm=Alarm(
+        "CallsThrottled", 15,
+        "{subject}: EC2 throttles calls for a quarter of an hour. All clusters of the account slow down, and nodes"
+        " come late.",
+        "Look in CloudTrail for who else calls EC2 in the account and region, or ask AWS for a higher limit.",
+        period_minutes=5,
+    ),
 )
 ORPHANS_REFUSED: Final = Metric(
     "OrphansRefused", _COUNT, ("sweep",), "1 when too many instances look orphaned at once for any to be terminated.",
     alarm=Alarm(
-        1, "Too many instances carry the cluster's tags without a NodeClaim; none is terminated until you have looked.",
+        "OrphansRefused", 15,
+        "{subject}: too many instances carry the cluster's tags without a NodeClaim; none is terminated until you have"
+        " looked, and they cost money.",
+        "Terminate or keep them; the runbook has the commands:",
+        period_minutes=15, statistic="Maximum",
     ),
 )
 

@@ -95,10 +95,25 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Rings when the metric is not zero in each of ``minutes``; ``meaning`` is its description."""
+    """Rings for a cluster, queue or function when a metric is at least ``threshold`` for so many ``minutes`` in a row.
 
+    ``name``: the end of the alarm's name, and its section in docs/runbook.md. ``meaning``: what happened and what it
+    means; ``remedy``: what to do first; sentences in which {subject} stands for the cluster, queue or function.
+    ``statistic``: of each period of ``period_minutes``. ``is_missed``: rings when there is no value for so long.
+    """
+
+    name: str
     minutes: int
     meaning: str
+    remedy: str
+    threshold: int = 1
+    period_minutes: int = 1
+    statistic: str = "Sum"
+    is_missed: bool = False
+
+    def description(self, subject: str) -> str:
+        """What the alarm says of itself, with the section that says more."""
+        return f"{self.meaning} {self.remedy} docs/runbook.md#{self.name.lower()}".replace("{subject}", subject)
 
 
 class Metric(msgspec.Struct, frozen=True):

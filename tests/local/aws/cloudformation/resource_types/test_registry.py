@@ -80,6 +80,9 @@ def test_every_kind_of_resource_comes_and_goes(aws: Aws) -> None:
             "Plain": of("DynamoDB::Table", **keys, BillingMode="PAY_PER_REQUEST"),
             "Logs": of("Logs::LogGroup", RetentionInDays=7),
             "Topic": of("SNS::Topic", DisplayName="news"),
+            "Subscription": of(
+                "SNS::Subscription", TopicArn={"Ref": "Topic"}, Protocol="email", Endpoint="oncall@example.com"
+            ),
             "Alarm": of(
                 "CloudWatch::Alarm",
                 MetricName="m",

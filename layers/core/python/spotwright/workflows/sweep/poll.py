@@ -22,6 +22,7 @@ from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import TaintEffect
 from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_REPAIR, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.workflows.planning.cluster_state import read_cluster_state
@@ -39,6 +40,8 @@ POLL_SECONDS: Final = 5
 COMPARISON_MINUTES: Final = 2
 # So often NodeClaims, pods and instances are listed in any case; between that, a fresh cluster state will do.
 LISTING_MINUTES: Final = 10
+# The taint that the forwarder tolerates (manifests/forwarder.yaml).
+_ADD_ONS: Final = "CriticalAddonsOnly"
 # Doorbells for what is due this soon are sent now, with the exact delay.
 HORIZON_SECONDS: Final = 60
 
@@ -58,8 +61,10 @@ class ClusterView(msgspec.Struct, frozen=True):
 class SweepResult(msgspec.Struct, frozen=True):
     """What a sweep found. ``orphans`` -1: too many, none is terminated.
 
-    ``nodes_by_capacity_type``: NodeClaims by capacity type and ``price_picousd_per_hour`` of all of them, by the
-    present catalog; both only of a scheduled poll.
+    ``oldest_pending_seconds``: age of the oldest pending pod, 0 = none. Of a scheduled poll only:
+    ``nodepools_not_ready``; ``forwarder_silent``: nodes are Ready that it could run on, and it writes no heartbeat;
+    ``nodes_by_capacity_type``: NodeClaims by capacity type, and ``price_picousd_per_hour`` of all of them by the
+    present catalog.
     """
 
     pending_pods: int = 0
@@ -67,6 +72,9 @@ class SweepResult(msgspec.Struct, frozen=True):
     due_rows: int = 0
     orphans: int = 0
     forwarder_alive: bool = False
+    oldest_pending_seconds: int = 0
+    nodepools_not_ready: int = 0
+    forwarder_silent: bool = False
     nodes_by_capacity_type: dict[str, int] = {}
     price_picousd_per_hour: int = 0
 
@@ -116,9 +124,37 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         # Last: while EC2 does not answer, everything else was rung for.
         _ring_lost_instances(ports, view)
     result = SweepResult(
-        pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due_rows), forwarder_alive=forwarder_alive
+        pending_pods=len(pending),
+        nodeclaims=len(claims),
+        due_rows=len(due_rows),
+        forwarder_alive=forwarder_alive,
+        oldest_pending_seconds=_oldest_seconds(pending, now),
     )
-    return _with_price(result, claims, ports.catalogs.read(ports.state.catalog_key())) if scheduled else result
+    if not scheduled:
+        return result
+    result = msgspec.structs.replace(
+        result,
+        nodepools_not_ready=sum(_is_unready(pool.conditions, pool.metadata.generation) for pool in pools),
+        forwarder_silent=not forwarder_alive and _has_node_for_forwarder(ports),
+    )
+    return _with_price(result, claims, ports.catalogs.read(ports.state.catalog_key()))
+
+
+def _oldest_seconds(pods: tuple[Pod, ...], now: datetime) -> int:
+    """The age of the oldest of the pods; 0 without pods, or when none says when it was created."""
+    created = [pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp is not None]
+    return max(0, int((now - min(created)).total_seconds())) if created else 0
+
+
+def _has_node_for_forwarder(ports: SweepPorts) -> bool:
+    """Whether a Ready node may run the forwarder: Linux, without taints (so no Fargate) but those for add-ons."""
+    return any(
+        node.is_ready
+        and not node.unschedulable
+        and node.metadata.labels.get(labels.OS) == "linux"
+        and all(taint.key == _ADD_ONS for taint in node.taints if taint.effect != TaintEffect.PREFER_NO_SCHEDULE)
+        for node in ports.cluster.nodes()
+    )
 
 
 def _view(ports: SweepPorts, now: datetime, *, scheduled: bool) -> ClusterView:
