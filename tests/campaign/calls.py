@@ -17,7 +17,7 @@ CHANGES: Final[Mapping[str, frozenset[str]]] = {
     "ec2": frozenset({"create_fleet", "ensure_launch_template", "terminate", "tag"}),
     "state": frozenset(
         {
-            "request_planning", "begin_planning", "end_planning", "throttle_pool_status", "mark_served", "commit",
+            "request_planning", "begin_planning", "end_planning", "throttle", "mark_served", "commit",
             "mark_acted", "create", "save", "save_offering_health", "save_call_rate", "save_breaker",
             "save_registration_health",
         }

@@ -129,12 +129,12 @@ def test_a_planner_at_work_keeps_others_out_until_its_end(state: StatePort) -> N
     assert state.begin_planning("provision", now=62_000, until=122_000)
 
 
-def test_the_status_of_nodepools_is_rung_for_once_until_its_note_ends(state: StatePort) -> None:
-    assert state.throttle_pool_status(now=1_000, until=4_000) == 0
-    assert state.throttle_pool_status(now=1_000, until=4_000) == 4_000, "the same moment, another claim"
-    assert state.throttle_pool_status(now=3_999, until=9_000) == 4_000
-    assert state.throttle_pool_status(now=4_000, until=7_000) == 0
-    assert state.begin_planning("provision", now=4_000, until=9_000), "no planner is kept out by it"
+def test_a_throttled_work_is_begun_once_until_its_note_ends(state: StatePort) -> None:
+    assert state.throttle("nodepools", now=1_000, until=4_000) == 0
+    assert state.throttle("nodepools", now=1_000, until=4_000) == 4_000, "the same moment, another claim"
+    assert state.throttle("nodepools", now=3_999, until=9_000) == 4_000
+    assert state.throttle("nodepools", now=4_000, until=7_000) == 0
+    assert state.throttle("looks", now=4_000, until=9_000) == 0, "another work"
 
 
 def test_a_planner_ends_only_when_every_request_is_served(state: StatePort) -> None:

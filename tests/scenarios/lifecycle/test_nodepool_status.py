@@ -54,7 +54,7 @@ def test_a_large_cluster_is_counted_less_often(world: World, monkeypatch: pytest
 
 
 def test_where_nobody_rings_the_poll_counts(world: World) -> None:
-    world.effects.inject(Fault("state", "throttle_pool_status", Unavailable("no answer"), times=1_000))
+    world.effects.inject(Fault("state", "throttle", Unavailable("no answer"), times=1_000))
     world.run(1)
     world.deploy(ONE_EACH, 1)
     assert world.run(130, until=lambda: pool(world).node_count == 1)

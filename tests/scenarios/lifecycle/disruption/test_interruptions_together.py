@@ -14,6 +14,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.interruptions import ALL
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -279,13 +280,54 @@ def test_beside_another_invocation_that_plans_for_notices_nothing_is_read_and_a_
     warn(world, *world.claims())
     assert world.state.begin_planning("notices", now=now, until=now + 5_000)
     bells = world.doorbells.receive("notices")
+    reads, changes = world.effects.reads.copy(), len(world.effects.log)
     lifecycle(world.ports, bells, now=world.clock.now())
-    assert not decisions(world, "interrupt")
-    rung = world.doorbells.messages_of("notices", "notice")
-    assert {message.at for message in rung} == {now + 1_000}
-    assert {message.doorbell for message in rung} == set(bells)
+    assert world.effects.reads == reads
+    assert [effect.action for effect in world.effects.log[changes:]] == ["ring"]
+    (rung,) = world.doorbells.messages_of("notices", "notice")
+    assert rung.at == now + 1_000, "one doorbell for all of them"
     assert longest_wait(world, 240) <= MOVING
     assert len(decisions(world, "interrupt")) == 1
+
+
+def test_what_is_being_replaced_is_looked_at_together_and_seldom_written() -> None:
+    world = running(10)
+    warn(world, *world.claims())
+    world.kubelets.boot_seconds = 60
+    world.run(2)
+    before, changes = world.effects.reads.copy(), len(world.effects.log)
+    world.run(50)
+    written = Counter(effect.subject for effect in world.effects.log[changes:] if effect.subject.startswith("notice#"))
+    assert len(written) == 10
+    assert set(written.values()) <= set(range(1, 7)), "every ten seconds at most"
+    looks = [effect for effect in world.effects.log[changes:] if effect.subject == f"notices/notice:{ALL}"]
+    assert 20 <= len(looks) <= 30
+    assert world.effects.reads["cluster", "nodeclaims"] - before["cluster", "nodeclaims"] <= len(looks) + 10
+    assert longest_wait(world, 200) <= MOVING
+
+
+def test_of_two_chains_of_looks_one_goes_on() -> None:
+    world = running(3)
+    warn(world, *world.claims())
+    world.kubelets.boot_seconds = 60
+    world.run(3)
+    for _ in range(4):
+        world.doorbells.ring("notices", [Doorbell(world.cluster.name, "notice", ALL)])
+        world.run(1)
+    world.run(4)
+    (_,) = world.doorbells.messages_of("notices", "notice")
+
+
+def test_looks_that_ended_begin_again_when_a_row_is_due() -> None:
+    world = running(2)
+    warn(world, *world.claims())
+    world.kubelets.boot_seconds = 90
+    world.run(4)
+    world.doorbells.messages[:] = [
+        message for message in world.doorbells.messages if (message.queue, message.doorbell.key) != ("notices", ALL)
+    ]
+    assert not world.doorbells.messages_of("notices", "notice")
+    assert world.run(80, until=lambda: bool(world.doorbells.messages_of("notices", "notice")))
 
 
 def test_a_planner_of_notices_that_died_is_waited_for_a_few_seconds_only() -> None:

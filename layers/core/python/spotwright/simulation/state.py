@@ -58,7 +58,7 @@ class FakeState:
         self.catalog_time = 0
         self.region_read_began = 0
         self.planners: dict[str, int] = {}
-        self.pool_status_until = 0
+        self.throttled_until: dict[str, int] = {}
 
     def cluster(self) -> ClusterRow:
         self._effects.before_read("state", "cluster")
@@ -94,12 +94,12 @@ class FakeState:
             return True
         return False
 
-    def throttle_pool_status(self, *, now: int, until: int) -> int:
-        noted = self.pool_status_until
-        with suppress(Conflict), self._effects.record("state", "throttle_pool_status"):
+    def throttle(self, work: str, *, now: int, until: int) -> int:
+        noted = self.throttled_until.get(work, 0)
+        with suppress(Conflict), self._effects.record("state", "throttle", work):
             if noted > now:
-                raise Conflict("somebody else rang", code="ConditionalCheckFailed")
-            self.pool_status_until = until
+                raise Conflict("another was first", code="ConditionalCheckFailed")
+            self.throttled_until[work] = until
             return 0
         return noted
 

@@ -37,11 +37,11 @@ def process(client: Client) -> ClusterItem:
 def test_a_process_asks_once_until_the_note_ends() -> None:
     client = Client()
     first, second = process(client), process(client)
-    assert first.throttle_pool_status(now=1_000, until=4_000) == 0
-    assert [second.throttle_pool_status(now=1_000 + n, until=9_000) for n in range(260)] == [4_000] * 260
-    assert [first.throttle_pool_status(now=1_000 + n, until=9_000) for n in range(260)] == [4_000] * 260
+    assert first.throttle("nodepools", now=1_000, until=4_000) == 0
+    assert [second.throttle("nodepools", now=1_000 + n, until=9_000) for n in range(260)] == [4_000] * 260
+    assert [first.throttle("nodepools", now=1_000 + n, until=9_000) for n in range(260)] == [4_000] * 260
     assert client.asked == 2
-    assert second.throttle_pool_status(now=4_000, until=7_000) == 0
+    assert second.throttle("nodepools", now=4_000, until=7_000) == 0
 
 
 @given(calls=st.lists(st.tuples(st.booleans(), st.integers(0, 5_000), st.integers(1, 10_000)), max_size=40))
@@ -51,8 +51,8 @@ def test_what_a_process_remembers_changes_no_answer(calls: list[tuple[bool, int,
     processes, now = (process(remembered), process(remembered)), 1
     for is_second, passed, length in calls:
         now += passed
-        answer = processes[is_second].throttle_pool_status(now=now, until=now + length)
-        assert answer == process(asked_anew).throttle_pool_status(now=now, until=now + length)
+        answer = processes[is_second].throttle("nodepools", now=now, until=now + length)
+        assert answer == process(asked_anew).throttle("nodepools", now=now, until=now + length)
         assert answer == 0 or answer > now
     assert remembered.noted == asked_anew.noted
     assert remembered.asked <= asked_anew.asked

@@ -100,7 +100,7 @@ def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:
     """
     moment = epoch_ms(now)
     with suppress(ApiError):
-        if not ports.state.throttle_pool_status(now=moment, until=moment + STATUS_SECONDS * 1000):
+        if not ports.state.throttle("nodepools", now=moment, until=moment + STATUS_SECONDS * 1000):
             ring_lifecycle(ports, "nodepools", [""], delay_seconds=STATUS_SECONDS)
 
 

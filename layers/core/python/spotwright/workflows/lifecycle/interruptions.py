@@ -7,7 +7,7 @@ pods first, and delete when the nodes that take them are Initialized or the dead
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -47,7 +47,7 @@ from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import ClusterRow, NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow, NoticeRow, epoch_ms
 
 # The notice of a new instance waits this long for the instance to be assigned to its claim.
 UNCLAIMED_MS: Final = 60_000
@@ -56,7 +56,12 @@ WORK: Final = "notices"
 # Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
 PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
+# Between looks at what is being replaced.
 LOOK_SECONDS: Final = 2
+# The next look of a chain is not refused where its clock is this much behind.
+CLOCKS_DIFFER_MS: Final = 500
+# Of such a row, if no look comes.
+TIMER_MS: Final = 20_000
 # The key of a doorbell for all notices that are due.
 ALL: Final = ""
 # So many NodeClaims are named in the message of a decision.
@@ -98,36 +103,89 @@ def step_notices(
     A concurrent change or an API that fails means that it is tried again soon.
     """
     rows = [row for row in ports.state.notices() if row.instance_id in instances or row.kind in REPLACED_KINDS]
-    if not rows:
-        return
+    new = [row for row in rows if row.kind in REPLACED_KINDS and row.phase == "new"]
+    replacing = [row for row in rows if row.kind in REPLACED_KINDS and row.phase != "new"]
+    others = [row for row in rows if row.kind not in REPLACED_KINDS]
     with _trying_again(ports, instances, ", ".join(sorted(instances))):
-        claims = _read_claims(ports, [row.instance_id for row in rows])
-        _step_replaced(ports, [row for row in rows if row.kind in REPLACED_KINDS], instances, claims, now, seconds_left)
-        others = [row for row in rows if row.kind not in REPLACED_KINDS]
-        for number, row in enumerate(others):
-            if seconds_left is not None and seconds_left() < LAST_SECONDS:
-                ring_notices(ports, [waiting.instance_id for waiting in others[number:]])
-                break
-            _step(ports, row, claims, now)
+        if new:
+            _step_new(ports, new, now, seconds_left)
+        if replacing:
+            _step_replacing(ports, replacing, instances, now, seconds_left)
+        if others:
+            _step_others(ports, others, now, seconds_left)
 
 
-def _step_replaced(
+def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:
+    """Replace the nodes of these notices: buy, then taint, then tell.
+
+    While another invocation replaces nodes of this cluster, nothing is read or written: what that one decides is seen
+    when it has ended, and one doorbell is enough for all new notices.
+    """
+    with planner_at_work.noted(
+        ports.state, WORK, now=now, seconds_left=seconds_left, maximum_seconds=PLANNER_SECONDS
+    ) as is_alone:
+        if not is_alone:
+            ring_notices(ports, [rows[0].instance_id], delay_seconds=1)
+            return
+        nodes = _to_replace(ports, rows, now)
+        failure = _replace(ports, nodes, now, seconds_left) if nodes else None
+    # Tainting two hundred nodes takes seconds, for which no replacement waits; pods that come to a node meanwhile move
+    # as its others do. Where nothing can be bought now, the nodes are tainted all the same.
+    in_parallel(lambda node: _cordon(ports, node.claim), nodes)
+    if failure is not None:
+        raise failure
+    in_parallel(
+        lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
+        [node for node in nodes if not node.notice.attempt],
+    )
+
+
+def _to_replace(ports: LifecyclePorts, rows: Iterable[NoticeRow], now: datetime) -> list[Interrupted]:
+    """What is to be replaced; the notices of other instances take their step. The nearest deadline comes first."""
+    in_order = sorted(rows, key=lambda row: (row.deadline, row.instance_id))
+    claims = _read_claims(ports, [row.instance_id for row in in_order])
+    steps = in_parallel(lambda row: _step(ports, row, claims, None, now), in_order)
+    return [step for step in steps if step is not None]
+
+
+def _step_replacing(
     ports: LifecyclePorts,
-    rows: Iterable[NoticeRow],
+    rows: Sequence[NoticeRow],
     instances: Collection[str],
-    claims: ClaimsByInstance,
     now: datetime,
     seconds_left: SecondsLeft,
 ) -> None:
-    """The new ones, and those that are due or asked for; the chain of doorbells goes on while one is replaced."""
-    asked = [row for row in rows if row.phase == "new" or row.instance_id in instances or ALL in instances]
-    steps = [_step(ports, row, claims, now) for row in sorted(asked, key=lambda row: (row.deadline, row.instance_id))]
-    replaced = [step for step in steps if step is not None]
-    if replaced:
-        _replace(ports, replaced, now, seconds_left)
-    elif any(row.phase != "new" and epoch_ms(now) >= row.due - EARLY_MS for row in asked):
+    """Those that are asked for; all of them in a look, of which there is a chain as long as notices are replaced.
+
+    A further chain of doorbells ends here, since somebody has just looked. A row that is due shows that no chain came.
+    """
+    is_due = any(epoch_ms(now) >= row.due - EARLY_MS for row in rows)
+    is_look = is_due or (ALL in instances and not _throttle_look(ports, now))
+    asked = [row for row in rows if is_look or row.instance_id in instances]
+    if not asked:
+        return
+    claims = _read_claims(ports, [row.instance_id for row in asked])
+    commands = {command.id: command for command in ports.state.commands_by_id({row.command for row in asked})}
+    in_parallel(lambda row: _step(ports, row, claims, commands.get(row.command), now), asked)
+    if is_look:
         _act(ports, now, seconds_left)
         ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
+
+
+def _throttle_look(ports: LifecyclePorts, now: datetime) -> bool:
+    """Whether somebody has just looked."""
+    until = epoch_ms(now) + LOOK_SECONDS * 1000 - CLOCKS_DIFFER_MS
+    return bool(ports.state.throttle("looks", now=epoch_ms(now), until=until))
+
+
+def _step_others(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:
+    """Notices of instances that are not replaced."""
+    claims = _read_claims(ports, [row.instance_id for row in rows])
+    for number, row in enumerate(rows):
+        if seconds_left is not None and seconds_left() < LAST_SECONDS:
+            ring_notices(ports, [waiting.instance_id for waiting in rows[number:]])
+            return
+        _step(ports, row, claims, None, now)
 
 
 def _read_claims(ports: LifecyclePorts, instances: Sequence[str]) -> ClaimsByInstance:
@@ -148,13 +206,17 @@ def _may_be_ours(ports: LifecyclePorts, id: str) -> bool:
     return instance is None or instance.may_be_of(ports.cluster.name)
 
 
-def _step(ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, now: datetime) -> Interrupted | None:
-    """One step of a notice alone; what is to be replaced."""
+def _step(
+    ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, command: CommandRow | None, now: datetime
+) -> Interrupted | None:
+    """One step of a notice alone; what is to be replaced. ``command``: of the replacement, if there is one."""
     claim = claims.managed.get(row.instance_id)
     with _trying_again(ports, [row.instance_id], row.instance_id):
         if claim is None:
             _unclaimed(ports, row, row.instance_id in claims.unassigned, now)
-        elif (notice := _advance(ports, row, claim, now)) is not None:
+        elif row.phase != "new":
+            _follow(ports, row, claim, command, now)
+        elif (notice := _start(ports, row, claim, now)) is not None:
             return Interrupted(notice, claim)
     return None
 
@@ -170,11 +232,6 @@ def _trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
         ring_notices(ports, instances, delay_seconds=LOOK_SECONDS)
-
-
-def _advance(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
-    """One step of a notice alone; the notice when its claim is to be replaced."""
-    return _start(ports, row, claim, now) if row.phase == "new" else _follow(ports, row, claim, now)
 
 
 def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
@@ -211,34 +268,22 @@ def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: 
     _record_event(ports, claim, events.TERMINATING_ON_INTERRUPTION(), now)
 
 
-def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
-    """Commit a decision for the pods of these nodes, launch its instances, taint the nodes, and tell, in this order.
-
-    Tainting two hundred nodes takes seconds, for which no replacement should wait; pods that come to a node meanwhile
-    move as its others do. Where nothing can be bought now, the nodes are tainted all the same.
-    """
-    _mark_offerings(ports, nodes)
+def _replace(
+    ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft
+) -> ApiError | None:
+    """Commit a decision for the pods of these nodes and launch its instances; why it failed, if it did."""
     try:
-        _buy(ports, nodes, now, seconds_left)
-    except ApiError:
-        in_parallel(lambda node: _cordon(ports, node.claim), nodes)
-        raise
-    in_parallel(lambda node: _cordon(ports, node.claim), nodes)
-    in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
-    ring_lifecycle(ports, "command", [node.command(ports.cluster.name) for node in nodes], queue="notices")
-    ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
-    in_parallel(
-        lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
-        [node for node in nodes if not node.notice.attempt],
-    )
-
-
-def _buy(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
-    _commit(ports, nodes, now, seconds_left)
-    if not _act(ports, now, seconds_left):
-        # An invocation that ended here may have left launches that nobody has begun.
-        planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
-        ring_lifecycle(ports, "launch", planned, queue="notices")
+        _mark_offerings(ports, nodes)
+        _decide(ports, nodes, now, seconds_left)
+        if not _act(ports, now, seconds_left):
+            # An invocation that ended here may have left launches that nobody has begun.
+            planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
+            ring_lifecycle(ports, "launch", planned, queue="notices")
+        in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
+        ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
+    except ApiError as failure:
+        return failure
+    return None
 
 
 def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
@@ -260,26 +305,14 @@ def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> None:
 def _save_replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> None:
     command = node.command(ports.cluster.name)
     with _trying_again(ports, [node.notice.instance_id], node.notice.instance_id):
-        _save(ports, node.notice, claim=node.claim.name, phase="replacing", command=command, due=_next_look(now))
-
-
-def _commit(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
-    """Plan for the pods of these nodes as if they were deleted, and commit; plan again when another was first.
-
-    Pending pods for which there is no time are left to ``provision``. While another invocation plans for notices,
-    Conflict is raised: its decision may well be for these nodes, too.
-    """
-    if not _undecided(ports, nodes, ports.state.cluster()):
-        return
-    with planner_at_work.noted(
-        ports.state, WORK, now=now, seconds_left=seconds_left, maximum_seconds=PLANNER_SECONDS
-    ) as is_alone:
-        if not is_alone:
-            raise Conflict("another invocation plans for notices of this cluster", code="PlannerAtWork")
-        _decide(ports, nodes, now, seconds_left)
+        _save(ports, node.notice, claim=node.claim.name, phase="replacing", command=command, due=_due(now))
 
 
 def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
+    """Plan for the pods of these nodes as if they were deleted, and commit; plan again when another was first.
+
+    Pending pods for which there is no time are left to ``provision``.
+    """
     for _ in range(COMMIT_ATTEMPTS):
         before = ports.state.cluster()
         undecided = _undecided(ports, nodes, before)
@@ -353,21 +386,21 @@ def _force_at(pods: Iterable[Pod], row: NoticeRow, now: datetime) -> int:
     return epoch_ms(interruption.eviction_start(pods, deadline, now))
 
 
-def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
+def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: CommandRow | None, now: datetime) -> None:
     """Wait for the command of the replacement; it is planned again when it was aborted and there is time."""
-    command = ports.state.command(row.command)
     if claim.metadata.deletion_timestamp is not None:
         _save(ports, row, phase="done", due=0)
     elif command is not None and command.phase == "aborted":
         if row.attempt + 1 < REPLACEMENTS_TRIED and epoch_ms(now) < row.deadline:
-            return _save(ports, row, phase="new", attempt=row.attempt + 1, due=_next_look(now))
-        _delete_claim(ports, row, claim, now)
+            _save(ports, row, phase="new", attempt=row.attempt + 1, due=_due(now))
+            ring_notices(ports, [row.instance_id])
+        else:
+            _delete_claim(ports, row, claim, now)
     elif epoch_ms(now) >= row.deadline:
         _delete_claim(ports, row, claim, now)
-    elif epoch_ms(now) >= row.due - EARLY_MS:
-        # A doorbell that rings earlier is ignored: a newer chain of doorbells handles this row.
-        _save(ports, row, due=_next_look(now))
-    return None
+    elif row.due - epoch_ms(now) < TIMER_MS // 2:
+        # Looks go on without a write each; only when they end is the row due.
+        _save(ports, row, due=_due(now))
 
 
 def _mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
@@ -396,8 +429,9 @@ def _record_event(ports: LifecyclePorts, claim: NodeClaim, event: Event, now: da
         ports.cluster.record_event("nodes", node.metadata, event, now=now)
 
 
-def _next_look(now: datetime) -> int:
-    return epoch_ms(now + timedelta(seconds=LOOK_SECONDS))
+def _due(now: datetime) -> int:
+    """When the sweep looks at a row that is being replaced, if the chain of looks has ended."""
+    return epoch_ms(now) + TIMER_MS
 
 
 def _save(ports: LifecyclePorts, row: NoticeRow, **fields: object) -> NoticeRow:

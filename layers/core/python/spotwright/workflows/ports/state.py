@@ -35,10 +35,11 @@ class StatePort(Protocol):
         """
         ...
 
-    def throttle_pool_status(self, *, now: int, until: int) -> int:
-        """Note that nobody else rings for the status of the NodePools before ``until``. Epoch milliseconds.
+    def throttle(self, work: str, *, now: int, until: int) -> int:
+        """Note that nobody else begins this work, or rings for it, before ``until``. Epoch milliseconds.
 
-        0 when it is noted; otherwise until when an earlier note holds, and nothing changed.
+        ``work``: nodepools (their status) | looks (at the notices that are being replaced). 0 when it is noted;
+        otherwise until when an earlier note holds, and nothing changed.
         """
         ...
 

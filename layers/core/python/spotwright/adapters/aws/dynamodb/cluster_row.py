@@ -16,8 +16,8 @@ class ClusterItem:
 
     def __init__(self, table: Table, cluster: str) -> None:
         self._table, self._cluster = table, cluster
-        # Nobody shortens or takes back a note on the status of the NodePools: it is not asked for again before its end.
-        self._pool_status_until = 0
+        # Nobody shortens or takes back the note of a throttle: it is not asked for again before its end.
+        self._throttled_until: dict[str, int] = {}
 
     def read(self) -> ClusterRow:
         rows = self._table.get_rows(self._cluster, "cluster", "pause")
@@ -49,7 +49,7 @@ class ClusterItem:
             return
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
-        end = _planner_end(work)
+        end = _end(work)
         return self._try(
             f"SET {end} = :u",
             {":u": {"N": str(until)}, ":n": {"N": str(now)}},
@@ -57,7 +57,7 @@ class ClusterItem:
         )
 
     def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
-        end, values = _planner_end(work), {":u": {"N": str(until)}}
+        end, values = _end(work), {":u": {"N": str(until)}}
         if served is None:
             return self._try(f"REMOVE {end}", values, condition=f"{end} = :u")
         return self._try(
@@ -66,21 +66,20 @@ class ClusterItem:
             condition=f"{end} = :u AND (attribute_not_exists(requested) OR requested <= :s)",
         )
 
-    def throttle_pool_status(self, *, now: int, until: int) -> int:
-        if now < self._pool_status_until:
-            return self._pool_status_until
+    def throttle(self, work: str, *, now: int, until: int) -> int:
+        known = self._throttled_until.get(work, 0)
+        if now < known:
+            return known
+        end = _end(work)
         row = self._table.try_update(
             self._cluster,
             "cluster",
-            "SET nodepools_until = :u",
+            f"SET {end} = :u",
             {":u": {"N": str(until)}, ":n": {"N": str(now)}},
-            condition="attribute_not_exists(nodepools_until) OR nodepools_until <= :n",
+            condition=f"attribute_not_exists({end}) OR {end} <= :n",
         )
-        if row is None:
-            self._pool_status_until = until
-            return 0
-        self._pool_status_until = number_attribute(row, "nodepools_until")
-        return max(self._pool_status_until, now + 1)
+        self._throttled_until[work] = until if row is None else number_attribute(row, end)
+        return 0 if row is None else max(self._throttled_until[work], now + 1)
 
     def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
         first = "attribute_not_exists(version) OR version = :v" if expected_version == 0 else "version = :v"
@@ -130,8 +129,8 @@ class ClusterItem:
         return self._table.update(self._cluster, "cluster", expression, values, condition=condition, returns=returns)
 
 
-def _planner_end(work: str) -> str:
-    """The attribute with the end of a planner's note."""
+def _end(work: str) -> str:
+    """The attribute with the end of a note."""
     return f"{work}_until"
 
 

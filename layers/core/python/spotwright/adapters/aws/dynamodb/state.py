@@ -71,8 +71,8 @@ class DynamoState:
     def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
         return self._cluster_item.end_planning(work, until=until, served=served)
 
-    def throttle_pool_status(self, *, now: int, until: int) -> int:
-        return self._cluster_item.throttle_pool_status(now=now, until=until)
+    def throttle(self, work: str, *, now: int, until: int) -> int:
+        return self._cluster_item.throttle(work, now=now, until=until)
 
     def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
         self._cluster_item.commit(expected_version=expected_version, key=key, launched=launched)

@@ -56,7 +56,7 @@ def _pause(ports: LifecyclePorts, claims: int, now: datetime) -> None:
     pause_ms, moment = claims * PAUSE_MS_PER_CLAIM, epoch_ms(now)
     if pause_ms <= STATUS_SECONDS * 1000:
         return
-    if not ports.state.throttle_pool_status(now=moment, until=moment + pause_ms):
+    if not ports.state.throttle("nodepools", now=moment, until=moment + pause_ms):
         ring_lifecycle(ports, "nodepools", [""], delay_seconds=-(-pause_ms // 1000))
 
 
