@@ -183,7 +183,8 @@ class Stack:
         self._register_cluster(plane)
         report(f"AWS ({self.region}) at {self.aws_endpoint} after {time.monotonic() - started:.1f} s")
         self._lay_out(plane, binaries)
-        install_addons(plane, webhook_port=self._ports.take())
+        identity_port = self._start_pod_identity_webhook(plane)
+        install_addons(plane, webhook_port=self._ports.take(), pod_identity_port=identity_port)
         self._start_agents(plane)
         self._describe()
         report(f"stack of {self.cluster} is up after {time.monotonic() - started:.1f} s, logs in {self.logs}")
@@ -221,6 +222,14 @@ class Stack:
         kubectl.parent.mkdir(exist_ok=True)
         kubectl.unlink(missing_ok=True)
         kubectl.symlink_to(binaries.path("kubectl"))
+
+    def _start_pod_identity_webhook(self, plane: ControlPlane) -> int:
+        """Returns its port, at which nobody need listen yet: pods are made without it."""
+        pair, port = plane.authority.issue_server_certificate("pod-identity-webhook", ["127.0.0.1"]), self._ports.take()
+        where = ["--port", str(port), "--aws", self.aws_endpoint, "--cluster", self.cluster]
+        where += ["--certificate", str(pair.certificate), "--key", str(pair.key)]
+        self._start_part("pod-identity-webhook", "local.kubernetes.pod_identity_webhook", *where)
+        return port
 
     def _start_agents(self, plane: ControlPlane) -> None:
         where = ["--aws", self.aws_endpoint, "--cluster", self.cluster, "--region", self.region]

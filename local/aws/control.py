@@ -15,6 +15,10 @@ class InvalidRequest(Exception):
     """Raised by a route: the request is wrong (400); the text says how."""
 
 
+class Unreachable(Exception):
+    """Raised by a route: what it stands for is not there (503); the text says why."""
+
+
 class ControlApi:
     """Finds the route of a control request and answers it."""
 
@@ -35,6 +39,8 @@ class ControlApi:
             return _json(200, route(json.loads(body) if body else {}, parameters))
         except (InvalidRequest, json.JSONDecodeError, KeyError) as error:
             return _json(400, {"error": f"{type(error).__name__}: {error}"})
+        except Unreachable as error:
+            return _json(503, {"error": str(error)})
         except Exception as error:  # noqa: BLE001 - the outermost loop: report it to the caller and the log
             traceback.print_exc(file=sys.stderr)
             return _json(500, {"error": f"{type(error).__name__}: {error}"})

@@ -11,12 +11,13 @@ MANIFESTS = Path(__file__).parent / "manifests"
 WEBHOOK_IMAGE = "registry.local/policy-webhook"
 
 
-def install_addons(plane: ControlPlane, *, webhook_port: int) -> None:
-    """Apply every manifest of the folder; the webhook's server will listen on `webhook_port`."""
+def install_addons(plane: ControlPlane, *, webhook_port: int, pod_identity_port: int) -> None:
+    """Apply every manifest of the folder; the webhooks' servers listen, or will listen, on these ports."""
     pair = plane.authority.issue_server_certificate("policy-webhook", ["127.0.0.1"])
     values = {
         "clusterDns": service_address(10),
         "port": str(webhook_port),
+        "podIdentityPort": str(pod_identity_port),
         "certificate": base64.b64encode(pair.certificate.read_bytes()).decode(),
         "key": base64.b64encode(pair.key.read_bytes()).decode(),
         "authority": plane.certificate_authority,

@@ -29,6 +29,7 @@ CLUSTER_SCOPED = frozenset(
         "ClusterRole",
         "ClusterRoleBinding",
         "CustomResourceDefinition",
+        "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     )
 )

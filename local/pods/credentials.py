@@ -12,9 +12,11 @@ import urllib3
 
 from local.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from local.kubernetes.kubeconfig import read_kubeconfig, write_kubeconfig
+from local.kubernetes.pod_identity_webhook import AUDIENCE, CREDENTIALS_URI, TOKEN_FILE
 
-POD_IDENTITY_AUDIENCE = "pods.eks.amazonaws.com"
 TOKEN_SECONDS = 86400
+# The local AWS's answer while the add-on is not installed.
+NO_AGENT = 503
 PREFIX = "system:serviceaccount:"
 
 
@@ -27,19 +29,23 @@ class PodCredentials:
     def renew(self, api: KubernetesApi, pod: Mapping[str, Any]) -> None:
         """Ask for new tokens that end with the pod. Raises ApiError."""
         _write(self.folder / "token", _token(api, pod, None))
-        _write(self.folder / "eks-pod-identity-token", _token(api, pod, POD_IDENTITY_AUDIENCE))
+        _write(self.folder / "eks-pod-identity-token", _token(api, pod, AUDIENCE))
 
-    def environment(self, server: str, credentials_uri: str) -> dict[str, str]:
-        """What a process needs to find both identities."""
+    def environment(self, server: str) -> dict[str, str]:
+        """What a process needs to find its identity in Kubernetes."""
         host, _, port = server.removeprefix("https://").rpartition(":")
         return {
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
             "KUBERNETES_SERVICEACCOUNT_DIRECTORY": str(self.folder),
             "KUBECONFIG": str(self.folder / "kubeconfig"),
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI": credentials_uri,
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(self.folder / "eks-pod-identity-token"),
         }
+
+    def pod_identity(self, container: Mapping[str, str], agent_uri: str) -> dict[str, str]:
+        """Where this machine has what the webhook told a container of; empty for one that it told nothing."""
+        if CREDENTIALS_URI not in container:
+            return {}
+        return {CREDENTIALS_URI: agent_uri, TOKEN_FILE: str(self.folder / "eks-pod-identity-token")}
 
 
 def issue_credentials(folder: Path, api: KubernetesApi, pod: Mapping[str, Any], admin: Path) -> PodCredentials:
@@ -113,7 +119,7 @@ class PodIdentityAgent(ThreadingHTTPServer):
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [POD_IDENTITY_AUDIENCE]},
+            "spec": {"token": token, "audiences": [AUDIENCE]},
         }
         try:
             status = self._api.create("/apis/authentication.k8s.io/v1/tokenreviews", review)["status"]
@@ -132,6 +138,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         status, body = self.server.credentials(self.headers.get("Authorization", ""))
         print(f"{time.strftime('%H:%M:%S')} pod identity: {status}", flush=True)
+        if status == NO_AGENT:
+            # Nobody listens at the agent's address on such a node.
+            self.close_connection = True
+            return
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -108,8 +108,10 @@ class PodRunner:
         given = _basics(folder) | self._addresses(spec)
         if pod["spec"].get("automountServiceAccountToken", True):
             identity = issue_credentials(folder / "serviceaccount", self._api, pod, self._settings.kubeconfig)
-            given |= identity.environment(self._server, self._credentials.uri)
+            given |= identity.environment(self._server)
         environment = container_environment(pod, spec, given, self._find)
+        if identity is not None:
+            environment |= identity.pod_identity(environment, self._credentials.uri)
         arguments = [expand_references(word, environment) for word in [*command, *(spec.get("args") or [])]]
         return ContainerProcess(pod, spec, identity, arguments, environment)
 

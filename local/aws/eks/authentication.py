@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from local.aws.calls.request import AwsError
-from local.aws.control import InvalidRequest
-from local.aws.eks.backend import AccessEntry, EksBackend
+from local.aws.control import InvalidRequest, Unreachable
+from local.aws.eks.addons import POD_IDENTITY_AGENT, Addons
+from local.aws.eks.backend import AccessEntry, EksBackend, PodIdentityAssociation
 from local.aws.emulator import Emulator
 from local.aws.iam.condition_keys import request_tags
 from local.aws.iam.trust_policies import trusts
@@ -49,6 +50,7 @@ def add(emulator: Emulator) -> None:
     emulator.component(EksBackend)
     emulator.route("POST", "/_local/identity", lambda body, _: _identify(emulator, body))
     emulator.route("POST", "/_local/podidentity", lambda body, _: _pod_credentials(emulator, body))
+    emulator.route("POST", "/_local/podidentity/associated", lambda body, _: _is_associated(emulator, body))
 
 
 def _identify(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,10 +174,27 @@ def _check_trust(emulator: Emulator, role_arn: str, tags: Mapping[str, str]) -> 
             raise InvalidRequest(f"{role_arn} does not trust pods.eks.amazonaws.com to {action}")
 
 
+def _association(emulator: Emulator, body: Mapping[str, Any]) -> PodIdentityAssociation | None:
+    """The one that counts for this cluster, namespace and service account."""
+    keys = (str(body[key]) for key in ("cluster", "namespace", "serviceAccount"))
+    found = emulator.component(EksBackend).find_association(*keys)
+    return found if found is not None and found.effective_at <= time.monotonic() else None
+
+
+def _is_associated(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether a pod that is admitted now is told of the agent."""
+    if not emulator.strictness.holds(Rule.POD_IDENTITY_ADMISSION):
+        return {"associated": True}
+    return {"associated": _association(emulator, body) is not None}
+
+
 def _pod_credentials(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
     """What the Pod Identity agent hands a pod of this service account; good for six hours."""
     cluster, namespace, account = (str(body[key]) for key in ("cluster", "namespace", "serviceAccount"))
-    association = emulator.component(EksBackend).find_association(cluster, namespace, account)
+    installed = POD_IDENTITY_AGENT in emulator.component(Addons).names(cluster)
+    if not installed and emulator.strictness.holds(Rule.POD_IDENTITY_AGENT):
+        raise Unreachable(f"cluster {cluster} does not have the add-on {POD_IDENTITY_AGENT}")
+    association = _association(emulator, body)
     if association is None:
         raise InvalidRequest(f"no Pod Identity association for {cluster}/{namespace}/{account}")
     tags = _pod_tags(emulator, body)

@@ -50,7 +50,7 @@ class AccessEntry:
 
 @dataclass
 class PodIdentityAssociation:
-    """The role of one service account."""
+    """The role of one service account; pods get nothing by it before `effective_at` (monotonic)."""
 
     cluster: str
     namespace: str
@@ -60,6 +60,7 @@ class PodIdentityAssociation:
     arn: str
     tags: dict[str, str] = field(default_factory=dict)
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    effective_at: float = 0.0
 
 
 class EksBackend:
@@ -250,6 +251,8 @@ class EksBackend:
             identity = PodIdentityAssociation(
                 cluster, namespace, service_account, role_arn, association_id, arn, dict(tags or {})
             )
+            seconds = self._emulator.strictness.seconds(Rule.POD_IDENTITY_PROPAGATION, arn)
+            identity.effective_at = time.monotonic() + seconds
             self._identities[cluster, association_id] = identity
             return identity
 

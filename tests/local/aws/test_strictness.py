@@ -177,6 +177,54 @@ def test_the_usual_addons_are_installed_and_can_be_removed(strict: Aws) -> None:
     assert eks.create_addon(**addon)["addon"]["addonName"] == "coredns"
 
 
+def associate(aws: Aws, name: str) -> dict[str, str]:
+    """A service account of that name, with a role."""
+    trust = {"Service": "pods.eks.amazonaws.com"}
+    with relaxed(aws, Rule.IAM_PROPAGATION):
+        aws.role(name, trust=trust, trusted_actions=["sts:AssumeRole", "sts:TagSession"])
+    aws.client("eks").create_pod_identity_association(
+        clusterName=CLUSTER, namespace="default", serviceAccount=name, roleArn=f"arn:aws:iam::{ACCOUNT}:role/{name}"
+    )
+    return {"cluster": CLUSTER, "namespace": "default", "serviceAccount": name}
+
+
+def test_a_pod_identity_association_gives_nothing_at_first(strict: Aws, name: str) -> None:
+    account = associate(strict, name)
+
+    def is_told() -> bool:
+        return bool(strict.control("POST", "/_local/podidentity/associated", account)["associated"])
+
+    def has_credentials() -> bool:
+        return "AccessKeyId" in strict.control("POST", "/_local/podidentity", account)
+
+    assert not has_credentials()
+    assert seconds_until(is_told) > 0
+    assert has_credentials()
+    with relaxed(strict, Rule.POD_IDENTITY_PROPAGATION):
+        account = associate(strict, f"{name}-kind")
+        assert is_told()
+        assert has_credentials()
+
+
+def test_a_pod_is_told_of_the_agent_only_with_an_association(strict: Aws, name: str) -> None:
+    account = {"cluster": CLUSTER, "namespace": "default", "serviceAccount": name}
+    assert not strict.control("POST", "/_local/podidentity/associated", account)["associated"]
+    with relaxed(strict, Rule.POD_IDENTITY_ADMISSION):
+        assert strict.control("POST", "/_local/podidentity/associated", account)["associated"]
+
+
+def test_nobody_gives_credentials_to_pods_without_the_agent(strict: Aws, name: str) -> None:
+    with relaxed(strict, Rule.POD_IDENTITY_PROPAGATION):
+        account = associate(strict, name)
+    addon = {"clusterName": CLUSTER, "addonName": "eks-pod-identity-agent"}
+    strict.client("eks").delete_addon(**addon)
+    assert strict.control("POST", "/_local/podidentity", account)["status"] == 503
+    with relaxed(strict, Rule.POD_IDENTITY_AGENT):
+        assert "AccessKeyId" in strict.control("POST", "/_local/podidentity", account)
+    strict.client("eks").create_addon(**addon)
+    assert "AccessKeyId" in strict.control("POST", "/_local/podidentity", account)
+
+
 def test_delays_are_drawn_from_the_seed_within_their_limits() -> None:
     one, same, other = Strictness(), Strictness(), Strictness(seed=2)
     for rule, behavior in BEHAVIORS.items():

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from local.kubernetes.control_plane import ControlPlane
+from local.kubernetes.pod_identity_webhook import AGENT, CREDENTIALS_URI
 from local.pods.credentials import PodIdentityAgent
 from local.pods.runner import PodRunner, RunnerSettings, find_command
 from local.processes import Processes
@@ -32,7 +33,8 @@ from kubernetes import client, config
 config.load_config()
 review = client.AuthenticationV1Api().create_self_subject_review({})
 credentials = botocore.session.Session().get_credentials()
-found = {"user": review.status.user_info.username, "key": credentials.access_key, "environ": dict(os.environ)}
+key = credentials and credentials.access_key
+found = {"user": review.status.user_info.username, "key": key, "environ": dict(os.environ)}
 with open("found.new", "w") as file:
     json.dump(found, file)
 os.rename("found.new", "found.json")
@@ -119,6 +121,8 @@ def test_a_pod_logs_in_to_kubernetes_and_aws_as_its_service_account(
         env = [
             {"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": "GREETING", "value": "from $(WHERE)"},
+            # As EKS's webhook tells a pod whose service account has a Pod Identity association.
+            {"name": CREDENTIALS_URI, "value": AGENT},
         ]
         ports = [{"containerPort": 8080}]
         folder = played.run("login", "example.com/team/login:1.0", node.private_dns_name, env=env, ports=ports)
@@ -135,6 +139,22 @@ def test_a_pod_logs_in_to_kubernetes_and_aws_as_its_service_account(
         assert is_alive(pid)
         played.boots.api.delete("/api/v1/namespaces/default/pods/login")
         played.until(lambda: not is_alive(pid))
+
+
+def test_a_pod_that_was_admitted_without_pod_identity_has_no_credentials_of_aws(
+    played: Played, control_api: FakeControlApi
+) -> None:
+    control_api.replies["/_local/podidentity"] = CREDENTIALS
+    node = numbered_instance(37)
+    played.boots.aws.put(node)
+    played.boots.wait_until(lambda: played.boots.ready(node) == "True")
+    with removed_afterwards(played.boots, node):
+        folder = played.run("login", "example.com/team/login:1.0", node.private_dns_name)
+        played.until((folder / "found.json").exists)
+        found = json.loads((folder / "found.json").read_text())
+        assert found["user"] == "system:serviceaccount:default:default"
+        assert found["key"] is None
+        played.boots.api.delete("/api/v1/namespaces/default/pods/login")
 
 
 def test_its_process_ends_when_the_instance_does_whatever_the_pod_object_says(played: Played) -> None:
