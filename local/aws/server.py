@@ -19,7 +19,7 @@ from local.aws.cloudformation import change_sets_api, stacks_api
 from local.aws.cloudformation.resource_types import custom_resources
 from local.aws.control import ControlApi
 from local.aws.ec2 import control as ec2_control
-from local.aws.ec2 import instances_api, throttling
+from local.aws.ec2 import instances_api, propagation, throttling
 from local.aws.ec2.catalog import instance_types, price_list, spot_prices, ssm_parameters
 from local.aws.ec2.launches import capacity_reservations, fleets, instance_capacity, launch_templates
 from local.aws.eks import addons, authentication, nodegroups, zonal_shifts
@@ -53,6 +53,7 @@ MODULES: tuple[EmulatorModule, ...] = (
     instances_api,
     capacity_reservations,
     ec2_control,
+    propagation,
     instance_types,
     price_list,
     spot_prices,

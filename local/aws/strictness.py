@@ -7,6 +7,7 @@ it runs. Why we believe each of them: docs/aws-facts.md.
 
 import os
 import random
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,10 @@ class Rule(StrEnum):
     POD_IDENTITY_PROPAGATION = "pod-identity-propagation"
     POD_IDENTITY_ADMISSION = "pod-identity-admission"
     POD_IDENTITY_AGENT = "pod-identity-agent"
+    INSTANCE_PROFILE_PROPAGATION = "instance-profile-propagation"
+    LAUNCH_TEMPLATE_PROPAGATION = "launch-template-propagation"
+    INSTANCE_PROPAGATION = "instance-propagation"
+    FLEET_DURATION = "fleet-duration"
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,10 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.POD_IDENTITY_PROPAGATION: Behavior("a Pod Identity association gives nothing at first", (3.0, 8.0)),
     Rule.POD_IDENTITY_ADMISSION: Behavior("a pod that was admitted before its association counted stays without it"),
     Rule.POD_IDENTITY_AGENT: Behavior("without the add-on eks-pod-identity-agent nobody gives credentials to pods"),
+    Rule.INSTANCE_PROFILE_PROPAGATION: Behavior("EC2 does not know a new instance profile at first", (4.0, 9.0)),
+    Rule.LAUNCH_TEMPLATE_PROPAGATION: Behavior("EC2 does not know a new launch template at first", (0.3, 1.5)),
+    Rule.INSTANCE_PROPAGATION: Behavior("EC2 does not show a new instance at first", (0.3, 2.0)),
+    Rule.FLEET_DURATION: Behavior("CreateFleet takes as long as starting instances does", (0.8, 2.5)),
 }
 DELAYS = frozenset(rule for rule, behavior in BEHAVIORS.items() if behavior.seconds)
 # What Spotwright does not survive yet.
@@ -60,6 +69,7 @@ class Strictness:
 
     lenient: set[Rule] = field(default_factory=set)
     seed: int = 1
+    _seen_from: dict[tuple[Rule, str], float] = field(default_factory=dict)
 
     def holds(self, rule: Rule) -> bool:
         return rule not in self.lenient
@@ -70,6 +80,15 @@ class Strictness:
         if limits is None or not self.holds(rule):
             return 0.0
         return random.Random(f"{self.seed} {rule} {about}").uniform(*limits)
+
+    def note(self, rule: Rule, about: str) -> None:
+        """Something was made or changed: from some time on it is seen."""
+        if seconds := self.seconds(rule, about):
+            self._seen_from[rule, about] = time.monotonic() + seconds
+
+    def is_seen(self, rule: Rule, about: str) -> bool:
+        """Whether it is, or was never noted."""
+        return self._seen_from.get((rule, about), 0.0) <= time.monotonic()
 
     def change(self, body: Mapping[str, Any]) -> dict[str, bool]:
         """Control API: rules by name, true for strict. Raises KeyError when there is no such rule."""

@@ -16,6 +16,7 @@ from moto.ec2.models import ec2_backends
 
 from local.aws.ec2 import events
 from local.aws.emulator import Emulator
+from local.aws.strictness import Rule
 from local.aws.timers import Timers
 
 PENDING_SECONDS = 1.0
@@ -98,6 +99,16 @@ class Instances:
     def find(self, instance_id: str) -> Instance | None:
         return self._instances.get(instance_id)
 
+    def shown(self) -> list[Instance]:
+        """Those that EC2's answers hold by now."""
+        return [instance for instance in self.all() if self._is_shown(instance.id)]
+
+    def find_shown(self, instance_id: str) -> Instance | None:
+        return self.find(instance_id) if self._is_shown(instance_id) else None
+
+    def _is_shown(self, instance_id: str) -> bool:
+        return self._emulator.strictness.is_seen(Rule.INSTANCE_PROPAGATION, instance_id)
+
     def tags(self, instance_id: str) -> dict[str, str]:
         return dict(self.backend.tags.get(instance_id, {}))
 
@@ -107,6 +118,7 @@ class Instances:
             reservation = self._run(launch, count)
             started = [self._keep(launch, machine, reservation.id) for machine in reservation.instances]
         for instance in started:
+            self._emulator.strictness.note(Rule.INSTANCE_PROPAGATION, instance.id)
             events.emit_state_change(self._emulator, instance.id, "pending")
             self._later(PENDING_SECONDS, instance, "pending", "running")
         return started

@@ -48,11 +48,11 @@ def find_instances(emulator: Emulator, ids: Sequence[str]) -> list[Instance]:
     """The instances with these ids, all when there are none; an unknown id is EC2's error."""
     instances = emulator.component(Instances)
     if not ids:
-        return instances.all()
+        return instances.shown()
     malformed = [item for item in ids if not item.startswith("i-")]
     if malformed:
         raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{malformed[0]}"')
-    missing = [item for item in ids if instances.find(item) is None]
+    missing = [item for item in ids if instances.find_shown(item) is None]
     if missing:
         verb = "ID" if len(missing) == 1 else "IDs"
         raise AwsError(

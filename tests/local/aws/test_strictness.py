@@ -13,6 +13,8 @@ from botocore.exceptions import ClientError
 from local.aws.strictness import BEHAVIORS, Rule, Strictness, rules
 from tests.local.aws.conftest import ACCOUNT, Aws
 from tests.local.aws.eks_tokens import identify, presigned, token
+from tests.local.aws.fleets import CLUSTER as REAL_CLUSTER
+from tests.local.aws.fleets import create_template, fleet_request, instance_ids, override
 from tests.local.aws.serverless import run_local_aws
 
 CLUSTER = "strict"
@@ -223,6 +225,70 @@ def test_nobody_gives_credentials_to_pods_without_the_agent(strict: Aws, name: s
         assert "AccessKeyId" in strict.control("POST", "/_local/podidentity", account)
     strict.client("eks").create_addon(**addon)
     assert "AccessKeyId" in strict.control("POST", "/_local/podidentity", account)
+
+
+@pytest.fixture
+def ec2(strict: Aws) -> Any:
+    return strict.client("ec2")
+
+
+def launch(aws: Aws, **data: Any) -> dict[str, Any]:
+    """CreateFleet's answer for one instance, with a template that EC2 knows."""
+    ec2 = aws.client("ec2")
+    with relaxed(aws, Rule.LAUNCH_TEMPLATE_PROPAGATION):
+        template = create_template(ec2, **data)
+    request = fleet_request(ec2, [override(ec2, "m6i.large", "a")], template_name=template)
+    return dict(ec2.create_fleet(**request))
+
+
+def test_a_new_instance_profile_is_not_known_to_ec2_at_first(strict: Aws, name: str) -> None:
+    iam = strict.client("iam")
+
+    def make(profile: str) -> dict[str, Any]:
+        iam.create_instance_profile(InstanceProfileName=profile)
+        iam.add_role_to_instance_profile(InstanceProfileName=profile, RoleName=f"KarpenterNodeRole-{REAL_CLUSTER}")
+        return {"IamInstanceProfile": {"Name": profile}}
+
+    profile = make(name)
+    (refusal,) = launch(strict, **profile)["Errors"]
+    assert refusal["ErrorCode"] == "InvalidParameterValue"
+    assert refusal["ErrorMessage"].endswith("Invalid IAM Instance Profile name")
+    assert seconds_until(lambda: not launch(strict, **profile)["Errors"]) > 0
+    with relaxed(strict, Rule.INSTANCE_PROFILE_PROPAGATION):
+        assert instance_ids(launch(strict, **make(f"{name}-kind")))
+
+
+def test_a_new_launch_template_is_not_known_to_ec2_at_first(strict: Aws, ec2: Any) -> None:
+    def names() -> list[str]:
+        return [template["LaunchTemplateName"] for template in ec2.describe_launch_templates()["LaunchTemplates"]]
+
+    request = fleet_request(ec2, [override(ec2, "m6i.large", "a")])
+    made = request["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]["LaunchTemplateName"]
+    assert error_code(lambda: ec2.create_fleet(**request)) == "InvalidLaunchTemplateName.NotFoundException"
+    assert made not in names()
+    assert seconds_until(lambda: made in names()) > 0
+    assert instance_ids(ec2.create_fleet(**request))
+    with relaxed(strict, Rule.LAUNCH_TEMPLATE_PROPAGATION):
+        assert instance_ids(ec2.create_fleet(**fleet_request(ec2, [override(ec2, "m6i.large", "a")])))
+
+
+def test_a_new_instance_is_not_shown_at_first(strict: Aws, ec2: Any) -> None:
+    with relaxed(strict, Rule.FLEET_DURATION):
+        (made,) = instance_ids(launch(strict))
+    tag = {"Resources": [made], "Tags": [{"Key": "Name", "Value": "n"}]}
+    assert error_code(lambda: ec2.describe_instances(InstanceIds=[made])) == "InvalidInstanceID.NotFound"
+    assert error_code(lambda: ec2.create_tags(**tag)) == "InvalidInstanceID.NotFound"
+    assert seconds_until(lambda: not error_code(lambda: ec2.describe_instances(InstanceIds=[made]))) > 0
+    ec2.create_tags(**tag)
+    with relaxed(strict, Rule.INSTANCE_PROPAGATION, Rule.FLEET_DURATION):
+        (made,) = instance_ids(launch(strict))
+        assert ec2.describe_instances(InstanceIds=[made])["Reservations"]
+
+
+def test_create_fleet_takes_its_time(strict: Aws) -> None:
+    started = time.monotonic()
+    launch(strict)
+    assert time.monotonic() - started > BEHAVIORS[Rule.FLEET_DURATION].seconds[0]  # type: ignore[index]
 
 
 def test_delays_are_drawn_from_the_seed_within_their_limits() -> None:

@@ -12,6 +12,7 @@ from local.aws.ec2.catalog.offerings import Offerings
 from local.aws.ec2.instances import LaunchSpecification
 from local.aws.ec2.launches import parameter_checks, placement_groups, reservation_matching
 from local.aws.emulator import Emulator
+from local.aws.strictness import Rule
 
 # Raw bytes; https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html
 USER_DATA_LIMIT = 16_384
@@ -137,6 +138,8 @@ def _profile(emulator: Emulator, wanted: Mapping[str, str] | None) -> tuple[str 
     name = wanted.get("Name") or wanted.get("Arn", "").rsplit("/", 1)[-1]
     profiles = iam_backends[emulator.account]["aws"].instance_profiles.values()
     profile = next((instance_profile for instance_profile in profiles if instance_profile.name == name), None)
+    if not emulator.strictness.is_seen(Rule.INSTANCE_PROFILE_PROPAGATION, name):
+        profile = None
     if profile is None or (wanted.get("Arn") and wanted["Arn"] != profile.arn):
         parameter = "iamInstanceProfile.name" if wanted.get("Name") else "iamInstanceProfile.arn"
         raise AwsError(

@@ -7,6 +7,7 @@ starts what it can (unless MinTargetCapacity says otherwise).
 
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from local.aws.ec2.launches import (
 from local.aws.ec2.launches.capacity_pools import CapacityPool, allocation_order, initial_shares
 from local.aws.ec2.launches.instance_capacity import InstanceCapacity
 from local.aws.emulator import Emulator
+from local.aws.strictness import Rule
 
 type LaunchCheck = Callable[[AwsRequest, LaunchSpecification], None]
 
@@ -58,7 +60,9 @@ class Fleets:
             self._try_out(request, pools)
             raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
         with self._lock:
-            return request.reply(self._once(request, pools))
+            answer = self._once(request, pools)
+        time.sleep(self._emulator.strictness.seconds(Rule.FLEET_DURATION, answer["FleetId"]))
+        return request.reply(answer)
 
     def _once(self, request: AwsRequest, pools: list[CapacityPool]) -> dict[str, Any]:
         """The answer, or the one given before to the same client token."""

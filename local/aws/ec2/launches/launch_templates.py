@@ -12,6 +12,7 @@ from moto.ec2.models import ec2_backends
 from local.aws.calls.paging import page
 from local.aws.calls.request import AwsError, AwsRequest, AwsResponse
 from local.aws.emulator import Emulator
+from local.aws.strictness import Rule
 
 _NAME = re.compile(r"[a-zA-Z0-9()./_-]{3,128}")
 
@@ -36,18 +37,24 @@ def find_template(emulator: Emulator, template_id: str | None, name: str | None)
     if bool(template_id) == bool(name):
         raise AwsError("InvalidRequest", "Specify either a launch template ID or a launch template name, not both.")
     if template_id:
-        if template_id not in backend.launch_templates:
+        if template_id not in backend.launch_templates or not _is_seen(emulator, backend.launch_templates[template_id]):
             raise AwsError(
                 "InvalidLaunchTemplateId.NotFound",
                 f"The specified launch template, with template ID {template_id}, does not exist.",
             )
         return backend.launch_templates[template_id]
-    if name not in backend.launch_template_name_to_ids:
+    if name not in backend.launch_template_name_to_ids or not emulator.strictness.is_seen(
+        Rule.LAUNCH_TEMPLATE_PROPAGATION, str(name)
+    ):
         raise AwsError(
             "InvalidLaunchTemplateName.NotFoundException",
             f"The specified launch template, with template name {name}, does not exist.",
         )
     return backend.launch_templates[backend.launch_template_name_to_ids[name]]
+
+
+def _is_seen(emulator: Emulator, template: Any) -> bool:
+    return emulator.strictness.is_seen(Rule.LAUNCH_TEMPLATE_PROPAGATION, template.name)
 
 
 def add(emulator: Emulator) -> None:
@@ -71,7 +78,7 @@ def _describe(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     backend = ec2_backends[emulator.account][emulator.region]
     templates = [find_template(emulator, None, name) for name in params.get("LaunchTemplateNames", [])]
     templates += [find_template(emulator, template_id, None) for template_id in params.get("LaunchTemplateIds", [])]
-    templates = templates or list(backend.launch_templates.values())
+    templates = templates or [item for item in backend.launch_templates.values() if _is_seen(emulator, item)]
     for wanted in params.get("Filters", []):
         templates = [template for template in templates if _matches(backend, template, wanted)]
     shown, token = page(templates, params, default=200)
