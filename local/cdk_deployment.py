@@ -14,8 +14,6 @@ from local.stack import Stack
 
 ROOT = Path(__file__).parents[1]
 FORWARDER_IMAGE = "spotwright-forwarder:local"
-# The managed node group that every local cluster has made an access entry for its role.
-NODE_GROUP_ROLE = "dev-eks-node-group-role"
 # How long one CDK command may take, in seconds; deploy builds the layer when it is not cached.
 COMMAND_SECONDS = 600
 
@@ -43,9 +41,7 @@ class CdkDeployment:
         self._synthesized = ""
         self._cloudformation = administrator_session(stack).client("cloudformation", endpoint_url=stack.aws_endpoint)
         self.settings: dict[str, str] = {}
-        entered = [role for role in node_roles if role == NODE_GROUP_ROLE]
         cluster = {"name": stack.cluster, "nodeRoles": list(node_roles), "forwarderImage": FORWARDER_IMAGE}
-        cluster["nodeRolesWithAccessEntry"] = entered
         self.context = {
             "cell": "main",
             "architecture": "x86_64",

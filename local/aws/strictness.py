@@ -30,6 +30,11 @@ class Rule(StrEnum):
     LAUNCH_TEMPLATE_PROPAGATION = "launch-template-propagation"
     INSTANCE_PROPAGATION = "instance-propagation"
     FLEET_DURATION = "fleet-duration"
+    THROTTLED_RECEIVES = "throttled-receives"
+    ACCOUNT_CONCURRENCY = "account-concurrency"
+    QUEUE_POLICIES = "queue-policies"
+    INIT_DURATION = "init-duration"
+    PROCESSOR_SHARE = "processor-share"
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,15 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.LAUNCH_TEMPLATE_PROPAGATION: Behavior("EC2 does not know a new launch template at first", (0.3, 1.5)),
     Rule.INSTANCE_PROPAGATION: Behavior("EC2 does not show a new instance at first", (0.3, 2.0)),
     Rule.FLEET_DURATION: Behavior("CreateFleet takes as long as starting instances does", (0.8, 2.5)),
+    Rule.THROTTLED_RECEIVES: Behavior("messages of a throttled invocation were received and hide for their timeout"),
+    Rule.ACCOUNT_CONCURRENCY: Behavior("a new account runs ten functions at once"),
+    Rule.QUEUE_POLICIES: Behavior("a queue's policy counts for every caller"),
+    Rule.INIT_DURATION: Behavior("a process that takes longer than ten seconds to start is ended"),
+    Rule.PROCESSOR_SHARE: Behavior("a function has the part of a processor that its memory buys"),
 }
 DELAYS = frozenset(rule for rule, behavior in BEHAVIORS.items() if behavior.seconds)
-# What Spotwright does not survive yet.
-RELAXED_BY_DEFAULT = frozenset((Rule.POD_IDENTITY_ADMISSION,))
+# What Spotwright does not survive yet; and what not every account has, or what a test should not wait for.
+RELAXED_BY_DEFAULT = frozenset((Rule.POD_IDENTITY_ADMISSION, Rule.ACCOUNT_CONCURRENCY, Rule.PROCESSOR_SHARE))
 _GROUPS = {"all": frozenset(Rule), "delays": DELAYS}
 
 

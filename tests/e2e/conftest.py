@@ -1,12 +1,11 @@
 """A stack with Spotwright really deployed on it, once per session; and how each test looks at it."""
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from local.cdk_deployment import CdkDeployment, administrator_session, forwarder_command
+from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.stack import Stack
 from tests.e2e.deployed_stack import DeployedStack
 
@@ -25,7 +24,6 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, 
         deployment = CdkDeployment(stack, node_roles=roles)
         deployment.context["tags"] = {"team": "platform"}
         deployment.settings["FEATURE_GATES"] = "StaticCapacity=true,CapacityBuffer=true"
-        _enter_node_group(stack)
         deployment.deploy()
         yield stack, deployment
 
@@ -40,11 +38,3 @@ def deployed_stack(deployed: tuple[Stack, CdkDeployment]) -> Iterator[DeployedSt
     made.stack.kubectl("delete", "deployment", "inflate", "--ignore-not-found")
     made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=120s")
     made.wait_until("no instance is left", lambda: not made.instances(), seconds=60)
-
-
-def _enter_node_group(stack: Stack) -> None:
-    """As EKS does when it makes a managed node group: its role has an access entry before anybody deploys."""
-    eks = administrator_session(stack).client("eks", endpoint_url=stack.aws_endpoint)
-    arn = f"arn:aws:iam::{stack.account}:role/dev-eks-node-group-role"
-    with contextlib.suppress(eks.exceptions.ResourceInUseException):
-        eks.create_access_entry(clusterName=stack.cluster, principalArn=arn, type="EC2_LINUX")

@@ -127,7 +127,7 @@ def _overridden(emulator: Emulator, overrides: list[Mapping[str, Any]]) -> list[
 
 def _template(action: str, emulator: Emulator, params: Mapping[str, Any]) -> list[AccessRequest]:
     try:
-        template = launch_templates.find_template(
+        template = launch_templates.stored_template(
             emulator, params.get("LaunchTemplateId"), params.get("LaunchTemplateName")
         )
     except AwsError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.aws.authorization import access_requests, launches
+from local.aws.authorization import access_requests, launches, queues
 from local.aws.authorization.propagation import IamPropagation, user_view
 from local.aws.calls.request import AwsError, AwsRequest
 from local.aws.ec2.instances import LaunchSpecification
@@ -65,7 +65,7 @@ class Authorizer:
         policies = self._policies(caller)
         common = self._common(request, caller)
         for access in access_requests.required_access(self._emulator, request):
-            self._demand(request, policies, _with(access, common))
+            self._demand(request, caller, policies, _with(access, common))
         if (request.service, request.action) == ("sts", "AssumeRole"):
             self._check_trust(request, caller, common)
 
@@ -76,16 +76,30 @@ class Authorizer:
             return
         policies, common = self._policies(caller), self._common(request, caller)
         for alternatives in launches.required_access(self._emulator, launch):
-            self._demand_one(request, policies, [_with(access, common) for access in alternatives])
+            asked = [_with(access, common) for access in alternatives]
+            self._decide(request, policies, asked, any(_allowed(policies, access) for access in asked))
 
-    def _demand(self, request: AwsRequest, policies: list[list[Mapping[str, Any]]], access: AccessRequest) -> None:
-        self._demand_one(request, policies, [access])
-
-    def _demand_one(
-        self, request: AwsRequest, policies: list[list[Mapping[str, Any]]], alternatives: list[AccessRequest]
+    def _demand(
+        self, request: AwsRequest, caller: Caller, policies: list[list[Mapping[str, Any]]], access: AccessRequest
     ) -> None:
-        """At least one of the alternatives must be allowed by every set of policies."""
-        allowed = any(_allowed(policies, access) for access in alternatives)
+        """Every set of the caller's policies must allow it, or the queue's own policy, where it is a queue."""
+        match queues.verdict(self._emulator, request, caller, access):
+            case EvaluationResult.EXPLICIT_DENY:
+                allowed = False
+            case EvaluationResult.ALLOWED:
+                allowed = not _denied_explicitly(policies, access)
+            case EvaluationResult.IMPLICIT_DENY:
+                allowed = _allowed(policies, access)
+        self._decide(request, policies, [access], allowed)
+
+    def _decide(
+        self,
+        request: AwsRequest,
+        policies: list[list[Mapping[str, Any]]],
+        alternatives: list[AccessRequest],
+        allowed: bool,
+    ) -> None:
+        """Write down what was asked, and refuse it unless it is allowed."""
         self._questions.decisions.append(
             AuthorizationDecision(request.principal, request.service, request.action, tuple(alternatives), allowed)
         )
@@ -134,13 +148,17 @@ def _allowed(policies: Iterable[list[Mapping[str, Any]]], access: AccessRequest)
     return all(evaluate(documents, access) is EvaluationResult.ALLOWED for documents in policies)
 
 
+def _denied_explicitly(policies: Iterable[list[Mapping[str, Any]]], access: AccessRequest) -> bool:
+    return any(evaluate(documents, access) is EvaluationResult.EXPLICIT_DENY for documents in policies)
+
+
 def _with(access: AccessRequest, common: Context) -> AccessRequest:
     return AccessRequest(access.action, access.resource, {**common, **access.context})
 
 
 def _denied(request: AwsRequest, policies: list[list[Mapping[str, Any]]], access: AccessRequest) -> AwsError:
     """The error as the service words it; callers read reason and action out of the text."""
-    explicit = any(evaluate(documents, access) is EvaluationResult.EXPLICIT_DENY for documents in policies)
+    explicit = _denied_explicitly(policies, access)
     reason = (
         "with an explicit deny in an identity-based policy"
         if explicit

@@ -14,13 +14,14 @@ from moto.sqs.models import Message, Queue
 from local.aws.emulator import Emulator
 from local.aws.event_source_mappings import records
 from local.aws.functions.environment_pool import Throttled
-from local.aws.functions.invocations import Disabled, Functions
+from local.aws.functions.invocations import WAIT_SECONDS, Disabled, Functions
 from local.aws.functions.versions import find_function
 from local.aws.queues import messages
+from local.aws.strictness import Rule
 
 
 def deliver_batch(emulator: Emulator, mapping: EventSourceMapping, queue: Queue, batch: Sequence[Message]) -> None:
-    """Invoke once with the batch. What failed stays invisible until its visibility timeout, as on AWS."""
+    """Invoke once with the batch. What failed, or was throttled, stays invisible until its visibility timeout."""
     try:
         function = find_function(emulator, mapping.function_arn)
     except JsonRESTError:
@@ -31,9 +32,13 @@ def deliver_batch(emulator: Emulator, mapping: EventSourceMapping, queue: Queue,
         return None
     event = json.dumps(records.batch_event(wanted, queue.queue_arn, emulator.region)).encode()
     traces = tuple(messages.trace_header(message) for message in wanted)
+    strict = emulator.strictness.holds(Rule.THROTTLED_RECEIVES)
+    seconds = 0.0 if strict else WAIT_SECONDS
     try:
-        invocation, _ = emulator.component(Functions).invoke(function, event, traces=traces)
-    except (Disabled, Throttled):
+        invocation, _ = emulator.component(Functions).invoke(function, event, traces=traces, timeout_seconds=seconds)
+    except Throttled:
+        return None if strict else release_batch(queue, wanted)
+    except Disabled:
         return release_batch(queue, wanted)
     if invocation.error:
         return None

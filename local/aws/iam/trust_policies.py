@@ -13,15 +13,15 @@ def trusts(role: Any, names: Iterable[str], action: str, context: Context) -> bo
     allowed = False
     statements = policy_document(role.assume_role_policy_document).get("Statement") or []
     for statement in statements if isinstance(statements, list) else [statements]:
-        if _names(statement.get("Principal"), {*names, "*"}) and applies(statement, access):
+        if names_principal(statement.get("Principal"), {*names, "*"}) and applies(statement, access):
             if statement.get("Effect") == "Deny":
                 return False
             allowed = True
     return allowed
 
 
-def _names(principal: Any, mine: set[str]) -> bool:
-    """Whether a trust policy's Principal covers any of these names."""
+def names_principal(principal: Any, mine: set[str]) -> bool:
+    """Whether a statement's Principal covers any of these names."""
     if not isinstance(principal, Mapping):
         return principal in mine
     named = [name for value in principal.values() for name in (value if isinstance(value, list) else [value])]

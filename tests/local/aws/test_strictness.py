@@ -4,6 +4,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +16,8 @@ from tests.local.aws.conftest import ACCOUNT, Aws
 from tests.local.aws.eks_tokens import identify, presigned, token
 from tests.local.aws.fleets import CLUSTER as REAL_CLUSTER
 from tests.local.aws.fleets import create_template, fleet_request, instance_ids, override
-from tests.local.aws.serverless import run_local_aws
+from tests.local.aws.serverless import Aws as Serverless
+from tests.local.aws.serverless import eventually, run_local_aws
 
 CLUSTER = "strict"
 ADMIN_POLICY = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
@@ -289,6 +291,91 @@ def test_create_fleet_takes_its_time(strict: Aws) -> None:
     started = time.monotonic()
     launch(strict)
     assert time.monotonic() - started > BEHAVIORS[Rule.FLEET_DURATION].seconds[0]  # type: ignore[index]
+
+
+SLOW = """
+import time
+def handler(event, context):
+    began = time.time()
+    time.sleep(2)
+    return [began, time.time()]
+"""
+
+
+@pytest.fixture(scope="module")
+def lambdas(strict: Aws) -> Serverless:
+    """The same local AWS, for functions; their role may do all, everywhere by now."""
+    aws = Serverless(strict.endpoint, strict.directory, 0)
+    with relaxed(strict, Rule.IAM_PROPAGATION):
+        aws.role("function")
+    return aws
+
+
+def test_a_throttled_batch_was_received(strict: Aws, lambdas: Serverless, name: str) -> None:
+    """Two throttled deliveries, and a message is dead that no function has seen."""
+    lambdas.function(name, "def handler(event, context): pass", Timeout=1)
+    lambdas.client("lambda").put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+    lambdas.queue(f"{name}-dead")
+    redrive = {"deadLetterTargetArn": lambdas.queue_arn(f"{name}-dead"), "maxReceiveCount": 2}
+    queue = lambdas.queue(name, VisibilityTimeout="1", RedrivePolicy=json.dumps(redrive))
+    lambdas.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=lambdas.queue_arn(name))
+    lambdas.client("sqs").send_message(QueueUrl=queue, MessageBody="unseen")
+
+    dead = lambdas.client("sqs").get_queue_url(QueueName=f"{name}-dead")["QueueUrl"]
+    (message,) = eventually(lambda: lambdas.receive(dead, 1), 120)
+    assert message["Body"] == "unseen"
+
+
+def test_a_new_account_runs_ten_functions_at_once(strict: Aws, lambdas: Serverless, name: str) -> None:
+    for half in ("a", "b"):
+        lambdas.function(f"{name}-{half}", SLOW, Timeout=10)
+
+    def most_at_once() -> int:
+        with ThreadPoolExecutor(12) as threads:
+            calls = [threads.submit(lambdas.invoke, f"{name}-{'ab'[number % 2]}") for number in range(12)]
+            times = [call.result()[0] for call in calls]
+        return int(max(sum(began <= start < until for began, until in times) for start, _ in times))
+
+    assert most_at_once() <= 10
+    with relaxed(strict, Rule.ACCOUNT_CONCURRENCY):
+        assert most_at_once() > 10
+
+
+def test_a_queue_policy_counts_for_every_caller(strict: Aws, name: str) -> None:
+    with relaxed(strict, Rule.IAM_PROPAGATION):
+        allowed = assume(strict, make_role(strict, name, "sqs:*"))
+        stranger = assume(strict, make_role(strict, f"{name}-stranger"))
+    queue = strict.client("sqs").create_queue(QueueName=name)["QueueUrl"]
+
+    def set_policy(effect: str, role: str) -> None:
+        principal = {"AWS": f"arn:aws:iam::{ACCOUNT}:role/{role}"}
+        statement = {"Effect": effect, "Principal": principal, "Action": "sqs:SendMessage", "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        strict.client("sqs").set_queue_attributes(QueueUrl=queue, Attributes={"Policy": policy})
+
+    def refusal(session: dict[str, Any]) -> str:
+        sqs = strict.client("sqs", session)
+        return error_code(lambda: sqs.send_message(QueueUrl=queue, MessageBody="m"))
+
+    assert (refusal(allowed), refusal(stranger)) == ("", "AccessDeniedException")
+    set_policy("Deny", name)
+    assert refusal(allowed) == "AccessDeniedException"
+    set_policy("Allow", f"{name}-stranger")
+    assert refusal(stranger) == ""
+    with relaxed(strict, Rule.QUEUE_POLICIES):
+        assert refusal(stranger) == "AccessDeniedException"
+        set_policy("Deny", name)
+        assert refusal(allowed) == ""
+
+
+def test_a_process_has_ten_seconds_to_start(strict: Aws, lambdas: Serverless, name: str) -> None:
+    source = "import time\ntime.sleep(12)\ndef handler(event, context): return 1\n"
+    lambdas.function(name, source, Timeout=3)
+    answer, response = lambdas.invoke(name)
+    assert response["FunctionError"] == "Unhandled"
+    assert answer["errorMessage"] == "init took over 10 s"
+    with relaxed(strict, Rule.INIT_DURATION):
+        assert lambdas.invoke(name)[0] == 1
 
 
 def test_delays_are_drawn_from_the_seed_within_their_limits() -> None:

@@ -32,25 +32,34 @@ def resolve_template(emulator: Emulator, specification: Mapping[str, Any]) -> tu
 
 
 def find_template(emulator: Emulator, template_id: str | None, name: str | None) -> Any:
-    """moto's template by id or by name (exactly one of the two)."""
+    """moto's template by id or by name (exactly one of the two), if EC2 knows it everywhere by now."""
+    template = stored_template(emulator, template_id, name)
+    if not _is_seen(emulator, template):
+        raise _not_found(template_id, name)
+    return template
+
+
+def stored_template(emulator: Emulator, template_id: str | None, name: str | None) -> Any:
+    """The same, as soon as it was made: IAM's decisions do not wait."""
     backend = ec2_backends[emulator.account][emulator.region]
     if bool(template_id) == bool(name):
         raise AwsError("InvalidRequest", "Specify either a launch template ID or a launch template name, not both.")
+    found = template_id or backend.launch_template_name_to_ids.get(str(name))
+    if found not in backend.launch_templates:
+        raise _not_found(template_id, name)
+    return backend.launch_templates[found]
+
+
+def _not_found(template_id: str | None, name: str | None) -> AwsError:
     if template_id:
-        if template_id not in backend.launch_templates or not _is_seen(emulator, backend.launch_templates[template_id]):
-            raise AwsError(
-                "InvalidLaunchTemplateId.NotFound",
-                f"The specified launch template, with template ID {template_id}, does not exist.",
-            )
-        return backend.launch_templates[template_id]
-    if name not in backend.launch_template_name_to_ids or not emulator.strictness.is_seen(
-        Rule.LAUNCH_TEMPLATE_PROPAGATION, str(name)
-    ):
-        raise AwsError(
-            "InvalidLaunchTemplateName.NotFoundException",
-            f"The specified launch template, with template name {name}, does not exist.",
+        return AwsError(
+            "InvalidLaunchTemplateId.NotFound",
+            f"The specified launch template, with template ID {template_id}, does not exist.",
         )
-    return backend.launch_templates[backend.launch_template_name_to_ids[name]]
+    return AwsError(
+        "InvalidLaunchTemplateName.NotFoundException",
+        f"The specified launch template, with template name {name}, does not exist.",
+    )
 
 
 def _is_seen(emulator: Emulator, template: Any) -> bool:

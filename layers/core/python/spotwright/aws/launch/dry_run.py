@@ -41,11 +41,12 @@ LASTING_REASONS: Final = frozenset(
 
 
 class DryRunTarget(msgspec.Struct, frozen=True):
-    """The instance type and the image that the dry run names."""
+    """The instance type and the image that the dry run names, and the zones that sell the type, empty = not known."""
 
     instance_type: str
     ami: AMI
     dedicated: bool = False
+    zones: frozenset[str] = frozenset()
 
 
 def dry_run_target(nodeclass: EC2NodeClass, pools: Iterable[NodePool], types: Iterable[InstanceType]) -> DryRunTarget:
@@ -82,7 +83,8 @@ def dry_run_target(nodeclass: EC2NodeClass, pools: Iterable[NodePool], types: It
     best, ami = min(
         candidates, key=lambda candidate: (not _is_standard(candidate[1]), _price(candidate[0]), candidate[0].name)
     )
-    return DryRunTarget(best.name, ami, dedicated)
+    zones = frozenset(o.zone for o in best.offerings if o.capacity_type == labels.ON_DEMAND)
+    return DryRunTarget(best.name, ami, dedicated, zones)
 
 
 def _is_standard(ami: AMI) -> bool:
@@ -131,9 +133,11 @@ def plan_dry_run(
         ),
     )
     first = {subnet.zone: subnet for subnet in reversed(nodeclass.subnets)}
+    # EC2 refuses a type where it is not sold, which says nothing of the class.
+    zones = target.zones & first.keys() or first.keys()
     overrides = tuple(
         Override(template_request.name, target.instance_type, zone, first[zone].id, target.ami.id, 0)
-        for zone in sorted(first)
+        for zone in sorted(zones)
     )
     tags = launch_tags(cluster=cluster.name, nodepool="", nodeclass=nodeclass)
     return FleetPlan(labels.ON_DEMAND, (template_request,), overrides, tags, nodeclass.context)
