@@ -1,6 +1,6 @@
 """One cluster of the cell: who may see it, who may act on it, and who its nodes and forwarder are."""
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import CustomResource, RemovalPolicy, Stack
 from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -26,7 +26,8 @@ _FORWARDER_SESSION = {
 class ClusterAccess(Construct):
     """The roles *read* and *act* with their Kubernetes groups, the forwarder's identity, who the nodes are.
 
-    `readers` and `actors` are the functions that may assume the one and the other role; nobody else may.
+    `readers` and `actors` are the functions that may assume the one and the other role; nobody else may. Nothing is
+    made in the cluster before it was `looked_at`.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ClusterAccess(Construct):
         readers: tuple[Function, ...],
         actors: tuple[Function, ...],
         forwarder: tuple[Grant, ...],
+        looked_at: CustomResource,
     ) -> None:
         super().__init__(scope, f"Cluster-{cluster.name}")
         self.cluster = cluster
@@ -54,6 +56,8 @@ class ClusterAccess(Construct):
             *(self._retained_entries() if config.retain_node_entries else ()),
             self._forwarder_identity(),
         )
+        for identity in self.identities:
+            identity.node.add_dependency(looked_at)
 
     @property
     def environment(self) -> dict[str, object]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from infra.fields import ConfigError, Fields, show
 from spotwright.errors import InvalidRequest
 from spotwright.settings import catalog_settings, decision_settings
+from spotwright.workflows.preflight.checks import CHECKS
 
 #: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 RETENTION_DAYS = (
@@ -52,6 +53,7 @@ class Cluster:
     `node_roles` are IAM role names (with their path, if any) that nodes may run as. Each gets an access entry where
     it has none; those in `node_roles_with_access_entry` are not looked at. The entries of `windows_node_roles` are
     for Windows nodes: an entry is for one system, so these need roles of their own.
+    `skip_checks`: checks of the preflight that do not apply to the cluster.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Cluster:
     settings: Mapping[str, str] = field(default_factory=dict)
     node_roles_with_access_entry: tuple[str, ...] = ()
     windows_node_roles: tuple[str, ...] = ()
+    skip_checks: tuple[str, ...] = ()
 
     @property
     def environment(self) -> dict[str, object]:
@@ -190,6 +193,7 @@ def _cluster(fields: Fields) -> Cluster:
         settings=_settings(fields),
         node_roles_with_access_entry=with_entry,
         windows_node_roles=windows,
+        skip_checks=fields.texts("skipChecks", "|".join(CHECKS), f"names of checks: {', '.join(CHECKS)}"),
     )
     fields.refuse_unknown_keys()
     if not set(windows) <= set(cluster.node_roles):

@@ -1,6 +1,8 @@
-"""What CloudFormation asks of the install function: put a cluster's objects in place, empty the bucket.
+"""What CloudFormation asks of the install function: look at a cluster, put its objects in place, empty the bucket.
 
-Two kinds of custom resource, told apart by `ResourceType`:
+Three kinds of custom resource, told apart by `ResourceType`:
+- `Custom::SpotwrightPreflight`, one per cluster, before anything is made in it: Cluster, NodeRoles and WindowsNodeRoles
+  (names), VpcId, SkipChecks. Its Delete does nothing.
 - `Custom::SpotwrightInstall`, one per cluster, physical id `spotwright-install-<cluster>`: Cluster,
   ForwarderImage, ForwarderEnvironment, ManifestsDigest, RoleArn (the function's own role, for the access entry it
   gives itself while it runs), NodeRoles (Arn and Type of the access entry that each must have) or, while the stack
@@ -26,6 +28,26 @@ from spotwright.adapters.aws.eks.access_entries import INSTALLERS_TAG
 #: Three tries of the function, which Lambda starts up to two minutes apart.
 _PATIENCE = Duration.minutes(20)
 _ADMIN_POLICY = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
+
+
+def look_at_cluster(scope: Construct, install: Function, cluster: Cluster) -> CustomResource:
+    """Fails the deployment with a sentence where the cluster is not ready, before anything is made in it."""
+    resource = CustomResource(
+        scope,
+        f"Preflight-{cluster.name}",
+        service_token=install.arn,
+        resource_type="Custom::SpotwrightPreflight",
+        service_timeout=_PATIENCE,
+        properties={
+            "Cluster": cluster.name,
+            "NodeRoles": list(cluster.node_roles),
+            "WindowsNodeRoles": list(cluster.windows_node_roles),
+            "VpcId": cluster.network.vpc_id if cluster.network else "",
+            "SkipChecks": list(cluster.skip_checks),
+        },
+    )
+    resource.node.add_dependency(install.role)
+    return resource
 
 
 def install_cluster(
@@ -81,7 +103,18 @@ def install_grants(stack: Stack, install: Function, config: Config) -> tuple[Gra
     admin_only = {"ArnEquals": {"eks:policyArn": f"arn:{stack.partition}:eks::aws:{_ADMIN_POLICY}"}}
     why = "The entry of this function's own role; EKS ends its ARN with a random id."
     return (
-        Grant("SeeClusters", ("eks:DescribeCluster",), known),
+        Grant("SeeClusters", ("eks:DescribeCluster", "eks:ListAddons"), known),
+        Grant(
+            "NameClusters",
+            ("eks:ListClusters",),
+            ("*",),
+            wildcard_reason="Lists the names of the region's clusters; the call takes no resource.",
+        ),
+        Grant(
+            "SeeNodeRoles",
+            ("iam:GetRole", "iam:ListAttachedRolePolicies", "iam:ListRolePolicies"),
+            tuple(sorted({arn for cluster in config.clusters for arn in node_role_arns(stack, cluster)})),
+        ),
         Grant("EnterClusters", ("eks:CreateAccessEntry",), known, self_only),
         Grant("AdministerClusters", ("eks:AssociateAccessPolicy",), own, admin_only, wildcard_reason=why),
         # An entry made with tags asks for the right to tag it.

@@ -13,7 +13,7 @@ from infra.config import Cluster, Config
 from infra.dashboard import Dashboard
 from infra.functions import FURTHER_QUEUES, INSTALL, QUEUE_FUNCTIONS, Function
 from infra.grants import Grant
-from infra.install import empty_on_delete, install_cluster, install_grants
+from infra.install import empty_on_delete, install_cluster, install_grants, look_at_cluster
 from infra.layer import core_layer
 from infra.permissions import see_instances
 from infra.queues import WorkQueue
@@ -112,6 +112,7 @@ class SpotwrightStack(Stack):
             self.config,
             readers=readers,
             actors=actors,
+            looked_at=look_at_cluster(self, self.functions["install"], cluster),
             forwarder=(
                 *forwarder,
                 self.state.partition_rows(f"forwarder#{cluster.name}"),

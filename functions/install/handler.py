@@ -1,4 +1,4 @@
-"""CloudFormation's custom resources: the installation in a cluster, and a bucket's contents.
+"""CloudFormation's custom resources: the look before, the installation in a cluster, and a bucket's contents.
 
 Every request is answered exactly once: by the work, or by a timer shortly before Lambda ends the invocation.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from spotwright import manifests
-from spotwright.adapters.aws import clients
+from spotwright.adapters.aws import clients, preflight
 from spotwright.adapters.aws.custom_resource import CustomResourceResponder, CustomResourceResult
 from spotwright.adapters.aws.eks.access_entries import NodeAccessEntries
 from spotwright.adapters.aws.eks.access_entry import TemporaryAccessEntry
@@ -24,12 +24,21 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.install.node_access import NodeRole
 from spotwright.workflows.install.workflow import Installation, install, remove
 from spotwright.workflows.ports.installation import AdminAccessPort, NodeAccessPort
+from spotwright.workflows.preflight.checks import Status, run_checks
+from spotwright.workflows.preflight.facts import ClusterDescription, Facts, NotAsked, Target
 
 # Reserved for closing the temporary access and for the answer; LAST_SECONDS before the end the timer answers.
 RESERVE_SECONDS = 60.0
 LAST_SECONDS = 15.0
 # A cluster that does not answer is abandoned sooner when its stack is deleted.
 REMOVAL_SECONDS = 90.0
+# What the preflight may not see after this long is not looked at: new permissions take effect sooner.
+PREFLIGHT_SECONDS = 60.0
+PREFLIGHT_PAUSE_SECONDS = 3.0
+# What the function may look at with its own rights; the command `spotwright preflight` looks at more.
+PREFLIGHT_CHECKS = (
+    *("cluster", "version", "authentication-mode", "provisioner", "endpoint", "node-roles", "pod-identity"),
+)
 
 logger = Logger()
 
@@ -73,12 +82,60 @@ def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
             return _install(event, Deadline(seconds))
         case "Custom::SpotwrightInstall", "Delete":
             return _remove(event, Deadline(min(seconds, REMOVAL_SECONDS)))
+        case "Custom::SpotwrightPreflight", "Create" | "Update":
+            return _preflight(event, Deadline(min(seconds, PREFLIGHT_SECONDS)))
+        case "Custom::SpotwrightPreflight", "Delete":
+            return CustomResourceResult(_physical_id(event))
         case "Custom::SpotwrightBucketContents", "Create" | "Update":
             return CustomResourceResult(_physical_id(event))
         case "Custom::SpotwrightBucketContents", "Delete":
             return _empty(event, Deadline(seconds).remaining_seconds)
         case request:
             raise ValueError(f"not a request that this function knows: {request}")
+
+
+def _preflight(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
+    """Fails with every problem of a cluster before anything is made in it."""
+    target = _target(event["ResourceProperties"])
+    facts = _facts(target)
+    while _is_incomplete(facts) and deadline.remaining_seconds() > PREFLIGHT_PAUSE_SECONDS:
+        deadline.pause(PREFLIGHT_PAUSE_SECONDS)
+        facts = _facts(target)
+    checks = run_checks(target, facts, PREFLIGHT_CHECKS)
+    log_line(
+        logger, log_lines.PREFLIGHT,
+        cluster=target.name, checks={check.name: f"{check.status}: {check.message}" for check in checks},
+    )  # fmt: skip
+    problems = [check.message for check in checks if check.status is Status.PROBLEM]
+    reason = f"cluster {target.name} is not ready for Spotwright: {'; '.join(problems)}" if problems else ""
+    return CustomResourceResult(_physical_id(event), failed=bool(problems), reason=reason)
+
+
+def _target(properties: Mapping[str, Any]) -> Target:
+    return Target(
+        name=properties["Cluster"],
+        region=clients.eks().meta.region_name,
+        node_roles=tuple(properties.get("NodeRoles", ())),
+        windows_node_roles=tuple(properties.get("WindowsNodeRoles", ())),
+        vpc_id=properties.get("VpcId", ""),
+        skipped_checks=tuple(properties.get("SkipChecks", ())),
+    )
+
+
+def _facts(target: Target) -> Facts:
+    eks, iam = clients.eks(), clients.iam()
+    cluster = preflight.describe(eks, target.name)
+    if not isinstance(cluster, ClusterDescription):
+        others = preflight.cluster_names(eks) if cluster is None else ()
+        return Facts(cluster=cluster, other_clusters=others)
+    roles = {name: preflight.role(iam, name) for name in target.node_roles}
+    return Facts(cluster=cluster, roles=roles, addons=preflight.addons(eks, target.name))
+
+
+def _is_incomplete(facts: Facts) -> bool:
+    """Something was not answered, perhaps since the function's rights are new."""
+    asked = (facts.cluster, *(() if facts.cluster is None else (facts.addons, *facts.roles.values())))
+    return any(isinstance(fact, NotAsked) for fact in asked)
 
 
 def _install(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
@@ -163,4 +220,5 @@ def _physical_id(event: Mapping[str, Any]) -> str:
         return str(event["PhysicalResourceId"])
     if event.get("ResourceType") == "Custom::SpotwrightBucketContents":
         return "spotwright-bucket-contents"
-    return f"spotwright-install-{event.get('ResourceProperties', {}).get('Cluster', 'invalid')}"
+    kind = "preflight" if event.get("ResourceType") == "Custom::SpotwrightPreflight" else "install"
+    return f"spotwright-{kind}-{event.get('ResourceProperties', {}).get('Cluster', 'invalid')}"

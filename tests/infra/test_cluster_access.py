@@ -96,6 +96,18 @@ def test_a_cluster_is_entered_when_all_is_there_to_serve_it(full: Template) -> N
     assert needed <= set(install["DependsOn"])
 
 
+def test_nothing_is_made_in_a_cluster_before_it_was_looked_at(full: Template) -> None:
+    looks = {resource["Cluster"]: id for id, resource in full.of("Custom::SpotwrightPreflight").items()}
+    assert set(looks) == {"one", "two"}
+    made = [r for r in full.resources.values() if r["Type"].startswith("AWS::EKS::")]
+    assert made
+    for resource in made:
+        assert looks[resource["Properties"]["ClusterName"]] in resource["DependsOn"]
+    look = full.of("Custom::SpotwrightPreflight")[looks["two"]]
+    assert (look["NodeRoles"], look["WindowsNodeRoles"]) == (["nodes/two-a", "two-b", "two-windows"], ["two-windows"])
+    assert look["VpcId"] == "vpc-0123456a"
+
+
 def test_the_forwarder_starts_with_what_it_is_told(full: Template) -> None:
     for install in full.of("Custom::SpotwrightInstall").values():
         read = settings(install["ForwarderEnvironment"] | IN_A_POD)

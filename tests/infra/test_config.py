@@ -88,6 +88,12 @@ def one(**fields: Any) -> dict[str, Any]:
             '["other"]',
             "names from nodeRoles",
         ),
+        (
+            one(skipChecks=["network", "netwrok"]),
+            "spotwright.clusters[0].skipChecks[1]",
+            "'netwrok'",
+            "endpoint, network",
+        ),
         (one(nodeRoles=[f"role-{n:050}" for n in range(50)]), "spotwright.clusters", '["one"]', "4 KB"),
         ({"clusters": [cluster("a"), cluster("a")]}, "spotwright.clusters", '["a","a"]', "each name once"),
         (
@@ -143,6 +149,7 @@ def test_tags_hold_for_everything_that_takes_them(full: Template) -> None:
     untagged = {
         "AWS::IAM::Policy", "AWS::Lambda::LayerVersion", "AWS::S3::BucketPolicy", "AWS::SQS::QueuePolicy",
         "AWS::Scheduler::Schedule", "Custom::SpotwrightInstall", "Custom::SpotwrightBucketContents",
+        "Custom::SpotwrightPreflight",
     }  # fmt: skip
     for id, resource in full.resources.items():
         if resource["Type"] not in untagged:

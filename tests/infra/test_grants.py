@@ -23,6 +23,10 @@ ENTER = {
     *("eks:DescribeCluster", "eks:CreateAccessEntry", "eks:AssociateAccessPolicy"),
     *("eks:DeleteAccessEntry", "eks:TagResource", "eks:ListAccessEntries", "eks:DescribeAccessEntry"),
 }
+LOOK = {
+    *("eks:ListAddons", "eks:ListClusters"),
+    *("iam:GetRole", "iam:ListAttachedRolePolicies", "iam:ListRolePolicies"),
+}
 MAY = {
     "provision": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "lifecycle": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
@@ -30,7 +34,7 @@ MAY = {
     "disrupt": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "catalog": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "sweep": LOGS | FEED | ROWS | READ_BODIES | RING | ASSUME,
-    "install": LOGS | ENTER,
+    "install": LOGS | ENTER | LOOK,
 }
 RINGS = {
     "provision": {"Lifecycle", "Provision"},
@@ -267,7 +271,13 @@ def test_everything_granted_on_every_resource_is_known(full: Template) -> None:
         if "*" in statement.resources
     }
     described = {"SeeInstances", "SeeChoices", "SeeOffers", "SeeTemplates", "SeeTemplateVersions"}
-    assert everywhere == described | {"SeePrices", "SeeZonalShifts", "ListProfiles", "NetworkInterfaces"}
+    assert everywhere == described | {
+        "SeePrices",
+        "SeeZonalShifts",
+        "ListProfiles",
+        "NameClusters",
+        "NetworkInterfaces",
+    }
 
 
 def test_policies_fit_and_sids_are_sound(full: Template) -> None:

@@ -18,6 +18,7 @@ from moto.server import ThreadedMotoServer
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.errors import NotFound
 from spotwright.workflows.install.workflow import Installation
+from spotwright.workflows.preflight.facts import ClusterDescription, NotAsked, Role
 from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 
 ROOT = Path(__file__).parents[3]
@@ -143,6 +144,69 @@ def test_the_image_and_environment_reach_the_deployment(
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "forwarder:1"
     assert {"name": "CLUSTER_NAME", "value": "dev"} in container["env"]
+
+
+def look(answers: Answers, kind: str = "Create", **more: Any) -> dict[str, Any]:
+    properties = {"Cluster": "dev", "NodeRoles": ["nodes"], "WindowsNodeRoles": [], "VpcId": "", "SkipChecks": []}
+    event = request(answers, kind, ResourceType="Custom::SpotwrightPreflight", ResourceProperties=properties | more)
+    return event | ({"PhysicalResourceId": "spotwright-preflight-dev"} if kind != "Create" else {})
+
+
+@pytest.fixture
+def eks(function: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What AWS says of the cluster dev: changed by tests."""
+    role = Role(frozenset({"ec2.amazonaws.com"}), frozenset({"AmazonEKSWorkerNodePolicy"}), has_other_policies=True)
+    said: dict[str, Any] = {
+        "describe": ClusterDescription("ACTIVE", "1.35", "API"),
+        "cluster_names": ("other",),
+        "role": role,
+        "addons": frozenset({"eks-pod-identity-agent"}),
+    }
+    for name in said:
+        monkeypatch.setattr(function.preflight, name, lambda *_, name=name: said[name])
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    return said
+
+
+def test_a_cluster_that_is_ready_is_looked_at_and_nothing_else(
+    function: ModuleType, answers: Answers, eks: dict[str, Any]
+) -> None:
+    for kind in ("Create", "Update", "Delete"):
+        function.handler(look(answers, kind), Context())
+    assert [(body["Status"], body["PhysicalResourceId"]) for body in answers.bodies] == [
+        ("SUCCESS", "spotwright-preflight-dev")
+    ] * 3
+
+
+def test_every_problem_of_a_cluster_fails_the_deployment_before_it_begins(
+    function: ModuleType, answers: Answers, eks: dict[str, Any]
+) -> None:
+    eks["describe"] = ClusterDescription("ACTIVE", "1.35", "CONFIG_MAP")
+    eks["addons"] = frozenset()
+    function.handler(look(answers), Context())
+    function.handler(look(answers, SkipChecks=["pod-identity", "authentication-mode"]), Context())
+    assert [body["Status"] for body in answers.bodies] == ["FAILED", "SUCCESS"]
+    reason = answers.bodies[0]["Reason"]
+    for part in ("cluster dev is not ready", "authenticationMode=API_AND_CONFIG_MAP", "create-addon"):
+        assert part in reason
+    eks["describe"] = None
+    function.handler(look(answers), Context())
+    assert "EKS has no cluster dev in eu-west-1" in answers.bodies[2]["Reason"]
+
+
+def test_new_rights_are_waited_for_and_what_stays_unknown_fails_nothing(
+    function: ModuleType, answers: Answers, eks: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [NotAsked("denied"), NotAsked("denied")]
+    known = eks["describe"]
+    monkeypatch.setattr(function.preflight, "describe", lambda *_: refusals.pop() if refusals else known)
+    eks["role"] = None
+    function.handler(look(answers), Context())
+    assert answers.bodies[0]["Status"] == "FAILED"
+    assert "node role nodes does not exist" in answers.bodies[0]["Reason"]
+    monkeypatch.setattr(function.preflight, "describe", lambda *_: NotAsked("denied"))
+    function.handler(look(answers), Context())
+    assert answers.bodies[1]["Status"] == "SUCCESS"
 
 
 NODE_ROLE = "arn:aws:iam::123456789012:role/nodes"

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "convert": "convert.add",
     "catalog": "catalog.add",
     "replay": "replay.add",
+    "preflight": "preflight.add",
     "pause": "pause.add_pause",
     "resume": "pause.add_resume",
     "manifests": "manifests.add",
@@ -28,7 +29,7 @@ _COMMANDS: Final = {
     "completion": "completion.add",
 }
 # Commands with an option --region for all that they ask of AWS.
-_WITH_REGION: Final = frozenset({"replay", "pause", "resume", "manifests", "uninstall"})
+_WITH_REGION: Final = frozenset({"preflight", "replay", "pause", "resume", "manifests", "uninstall"})
 BAD_INPUT: Final = 2
 _EPILOG: Final = """\
 examples:

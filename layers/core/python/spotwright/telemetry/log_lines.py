@@ -325,6 +325,12 @@ MEMORY_TABLE_UNUSABLE: Final = LogLine(
 
 # install
 
+PREFLIGHT: Final = LogLine(
+    _INFO, "looked at cluster before anything is made in it", ("cluster", "checks"),
+    when="A deployment made or changed a cluster; `checks` has a sentence for each check. A problem fails the"
+    " deployment.",
+    remedy="`spotwright preflight` looks at more, and at any time.",
+)
 INSTALLED: Final = LogLine(
     _INFO, "installed manifests", ("cluster", "applied"),
     when="CRDs, RBAC, flow control and the forwarder were applied to the cluster.",

@@ -28,6 +28,7 @@ _KINDS: Mapping[str, tuple[str, bool]] = {
     "FlowSchema": ("flowschemas", False),
     "ServiceAccount": ("serviceaccounts", True),
     "Deployment": ("deployments", True),
+    "DaemonSet": ("daemonsets", True),
     "Node": ("nodes", False),
     "NodeClaim": ("nodeclaims", False),
     "NodePool": ("nodepools", False),

@@ -1,0 +1,52 @@
+"""What runs in a cluster that the preflight and the installation look at: add-ons, and other provisioners."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from spotwright.workflows.preflight.facts import Workloads
+
+_SYSTEM_NAMESPACE: Final = "kube-system"
+
+
+class _Lists(Protocol):
+    def list(self, api_version: str, kind: str, /) -> list[dict[str, Any]]: ...
+
+
+def read_workloads(objects: _Lists) -> Workloads:
+    """Raises ApiError."""
+    deployments = objects.list("apps/v1", "Deployment")
+    daemon_sets = objects.list("apps/v1", "DaemonSet")
+    system = [
+        workload["metadata"]["name"]
+        for workload in (*deployments, *daemon_sets)
+        if workload["metadata"].get("namespace") == _SYSTEM_NAMESPACE
+    ]
+    return Workloads(
+        frozenset(system),
+        tuple(_name(deployment) for deployment in deployments if _runs(deployment, "karpenter")),
+        tuple(_name(deployment) for deployment in deployments if _runs(deployment, "cluster-autoscaler")),
+    )
+
+
+def _runs(deployment: Mapping[str, Any], application: str) -> bool:
+    """Whether replicas of this application are wanted: by the label that charts set, or by the image."""
+    spec = deployment.get("spec") or {}
+    if spec.get("replicas") == 0:
+        return False
+    labels = deployment["metadata"].get("labels") or {}
+    named = {labels.get("app.kubernetes.io/name", ""), labels.get("k8s-app", ""), deployment["metadata"]["name"]}
+    return any(name == application or name.startswith(f"aws-{application}") for name in named) or any(
+        application in _repository(container.get("image", ""))
+        for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
+    )
+
+
+def _repository(image: str) -> list[str]:
+    """The parts of an image's repository: ``public.ecr.aws/karpenter/controller:1.6`` has karpenter and controller."""
+    path = image.partition("@")[0]
+    head, _, last = path.rpartition("/")
+    return [*head.split("/")[1:], last.partition(":")[0]]
+
+
+def _name(deployment: Mapping[str, Any]) -> str:
+    return f"{deployment['metadata'].get('namespace', 'default')}/{deployment['metadata']['name']}"

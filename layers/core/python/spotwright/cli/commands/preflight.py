@@ -1,0 +1,87 @@
+"""``spotwright preflight``: is everything there that a deployment needs?"""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from spotwright.cli import InputError, completes_files
+
+if TYPE_CHECKING:
+    from spotwright.workflows.preflight.checks import Check
+    from spotwright.workflows.preflight.facts import Target
+
+_EPILOG = """\
+examples:
+  spotwright preflight                            before the first cdk deploy
+  spotwright preflight --cluster mine -o json     for programs
+
+It changes nothing, and asks with the credentials of the AWS SDK. Exit code 0: no problem; 1: a problem; 2: cdk.json
+cannot be read. What could not be checked is no problem. A check that does not apply to a cluster is named in its
+skipChecks.
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "preflight",
+        help="is everything there that cdk deploy needs?",
+        description="Look at the clusters of cdk.json and their account before anything is made.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    config = parser.add_argument("--config", default="cdk.json", metavar="FILE", help="default: %(default)s")
+    completes_files(config)
+    parser.add_argument("--cluster", metavar="NAME", help="this cluster alone (default: all of the file)")
+    parser.add_argument("--region", help="where the clusters are (default: as the AWS SDK finds it)")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the checks. 0: no problem; 1: a problem."""
+    from spotwright.cli.inputs.preflight_facts import gather_facts
+    from spotwright.workflows.preflight.checks import Status, run_checks
+
+    results = [(target, run_checks(target, gather_facts(target))) for target in _targets(options)]
+    problems = sum(check.status is Status.PROBLEM for _, checks in results for check in checks)
+    print(_to_json(results, problems) if options.output == "json" else _to_text(results, problems))
+    return 1 if problems else 0
+
+
+def _targets(options: argparse.Namespace) -> "list[Target]":
+    from spotwright.adapters.aws import clients
+    from spotwright.cli.inputs.deployment_context import read_targets
+
+    region = clients.client("eks", region=options.region).meta.region_name
+    targets = read_targets(options.config, region)
+    chosen = [target for target in targets if options.cluster in (None, target.name)]
+    if not chosen:
+        names = ", ".join(target.name for target in targets)
+        raise InputError(f"--cluster {options.cluster}: {options.config} has no such cluster; it has {names}")
+    return chosen
+
+
+def _to_text(results: "list[tuple[Target, tuple[Check, ...]]]", problems: int) -> str:
+    from spotwright.model.plurals import counted
+    from spotwright.workflows.preflight.checks import Status
+
+    lines = []
+    for target, checks in results:
+        lines.append(f"cluster {target.name} in {target.region}")
+        lines.extend(f"  {check.status:<21} {check.name}: {check.message}" for check in checks)
+    unknown = sum(check.status is Status.NOT_CHECKED for _, checks in results for check in checks)
+    rest = f", {unknown} could not be checked" if unknown else ""
+    return "\n".join([*lines, "", f"{counted(problems, 'problem')}{rest}" if problems or unknown else "no problem"])
+
+
+def _to_json(results: "list[tuple[Target, tuple[Check, ...]]]", problems: int) -> str:
+    clusters = [
+        {
+            "name": target.name,
+            "region": target.region,
+            "checks": [{"name": c.name, "status": str(c.status), "message": c.message} for c in checks],
+        }
+        for target, checks in results
+    ]
+    return json.dumps({"clusters": clusters, "problems": problems}, indent=2)

@@ -1,0 +1,78 @@
+"""The clusters of cdk.json as the preflight looks at them; `cdk synth` checks all of the rest."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spotwright.cli import InputError
+from spotwright.model.quoting import quote
+from spotwright.workflows.preflight.facts import Target
+
+CONTEXT_KEY = "spotwright"
+
+
+def read_context(path: str) -> dict[str, Any]:
+    """A cdk.json with its context. Raises InputError."""
+    try:
+        content = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; name it with --config") from error
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: got {quote(content)}, allowed: an object")
+    return content
+
+
+def read_targets(path: str, region: str) -> tuple[Target, ...]:
+    """The clusters that a cdk.json names, in its order. Raises InputError."""
+    context = read_context(path).get("context")
+    cell = context.get(CONTEXT_KEY) if isinstance(context, Mapping) else None
+    if not isinstance(cell, Mapping):
+        raise InputError(f"{path} has no object context.{CONTEXT_KEY}; see docs/clusters.md")
+    clusters = cell.get("clusters")
+    if not isinstance(clusters, list) or not clusters:
+        raise InputError(f"{path}: context.{CONTEXT_KEY}.clusters: got {quote(clusters)}, allowed: a list of objects")
+    boundary = _text(cell, "permissionsBoundary", f"{path}: context.{CONTEXT_KEY}")
+    return tuple(
+        _target(cluster, f"{path}: context.{CONTEXT_KEY}.clusters[{index}]", region, boundary)
+        for index, cluster in enumerate(clusters)
+    )
+
+
+def _target(cluster: Any, where: str, region: str, boundary: str) -> Target:
+    if not isinstance(cluster, Mapping):
+        raise InputError(f"{where}: got {quote(cluster)}, allowed: an object")
+    vpc = cluster.get("vpc") or {}
+    if not isinstance(vpc, Mapping):
+        raise InputError(f"{where}.vpc: got {quote(vpc)}, allowed: an object")
+    name = _text(cluster, "name", where)
+    if not name:
+        raise InputError(f"{where}.name: got nothing, allowed: an EKS cluster's name")
+    return Target(
+        name=name,
+        region=region,
+        node_roles=_texts(cluster, "nodeRoles", where),
+        windows_node_roles=_texts(cluster, "windowsNodeRoles", where),
+        forwarder_image=_text(cluster, "forwarderImage", where),
+        vpc_id=_text(vpc, "vpcId", f"{where}.vpc"),
+        subnet_ids=_texts(vpc, "subnetIds", f"{where}.vpc"),
+        security_group_ids=_texts(vpc, "securityGroupIds", f"{where}.vpc"),
+        permissions_boundary=boundary,
+        skipped_checks=_texts(cluster, "skipChecks", where),
+    )
+
+
+def _text(content: Mapping[str, Any], key: str, where: str) -> str:
+    value = content.get(key)
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"{where}.{key}: got {quote(value)}, allowed: a text")
+    return value or ""
+
+
+def _texts(content: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    values = content.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InputError(f"{where}.{key}: got {quote(values)}, allowed: a list of texts")
+    return tuple(values)

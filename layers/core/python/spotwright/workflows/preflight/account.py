@@ -1,0 +1,86 @@
+"""Checks of the account: node roles, quotas, the role for spot, the permissions boundary."""
+
+from typing import Final
+
+from spotwright.workflows.preflight.facts import Facts, NotAsked, Role, Target
+from spotwright.workflows.preflight.verdict import NotChecked, Problem, Verdict, Works
+
+# What the queues wake at the same time when all are busy; each function gets less where the account has less.
+NEEDED_CONCURRENCY: Final = 33
+_CONCURRENCY_QUOTA: Final = "L-B99A9384"
+# Whoever has one of a group may do what the group is for.
+# https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html
+_POLICIES: Final = (
+    ("AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"),
+    ("AmazonEC2ContainerRegistryPullOnly", "AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPowerUser"),
+)
+
+
+def check_node_roles(target: Target, facts: Facts) -> Verdict:
+    problems, unknown = [], []
+    for name in target.node_roles:
+        role = facts.roles.get(name, NotAsked("nobody asked"))
+        if isinstance(role, NotAsked):
+            unknown.append(f"{name}: {role.reason}")
+        elif said := _role_problem(name, role):
+            problems.append(said)
+        elif role is not None and (lacking := _lacking(role)):
+            unknown.append(f"{name} has policies of its own; whether they allow what {lacking[0]} does is not known")
+    if problems:
+        return Problem("; ".join(problems))
+    if unknown:
+        return NotChecked("; ".join(unknown))
+    return Works(f"{', '.join(target.node_roles)} can be nodes' roles")
+
+
+def _role_problem(name: str, role: Role | None) -> str:
+    if role is None:
+        return f"node role {name} does not exist: create it, or take it out of nodeRoles in cdk.json"
+    if not role.trusted_services & {"ec2.amazonaws.com", "ec2.amazonaws.com.cn"}:
+        return f"node role {name} does not trust ec2.amazonaws.com: let its trust policy allow sts:AssumeRole to it"
+    lacking = _lacking(role)
+    if lacking and not role.has_other_policies:
+        attach = f"aws iam attach-role-policy --role-name {name.rpartition('/')[2]} --policy-arn"
+        return f"node role {name} lacks {lacking[0]}: {attach} arn:aws:iam::aws:policy/{lacking[0]}"
+    return ""
+
+
+def _lacking(role: Role) -> list[str]:
+    """The usual policy of each group of which the role has none."""
+    return [group[0] for group in _POLICIES if not role.policies & set(group)]
+
+
+def check_concurrency(_target: Target, facts: Facts) -> Verdict:
+    if isinstance(facts.concurrency, NotAsked):
+        return NotChecked(facts.concurrency.reason)
+    if facts.concurrency >= NEEDED_CONCURRENCY:
+        return Works(f"{facts.concurrency} functions may run at the same time")
+    return Problem(
+        f"only {facts.concurrency} functions of the account may run at the same time, Spotwright's queues wake up to"
+        f" {NEEDED_CONCURRENCY}: aws service-quotas request-service-quota-increase --service-code lambda --quota-code"
+        f" {_CONCURRENCY_QUOTA} --desired-value 1000"
+    )
+
+
+def check_spot_role(_target: Target, facts: Facts) -> Verdict:
+    if isinstance(facts.has_spot_role, NotAsked):
+        return NotChecked(facts.has_spot_role.reason)
+    if facts.has_spot_role:
+        return Works("AWSServiceRoleForEC2Spot is there")
+    return Problem(
+        "AWSServiceRoleForEC2Spot does not exist, and EC2 would refuse spot: aws iam create-service-linked-role"
+        " --aws-service-name spot.amazonaws.com"
+    )
+
+
+def check_boundary(target: Target, facts: Facts) -> Verdict:
+    if not target.permissions_boundary:
+        return Works("none is asked for")
+    if isinstance(facts.has_boundary, NotAsked):
+        return NotChecked(facts.has_boundary.reason)
+    if facts.has_boundary:
+        return Works(f"{target.permissions_boundary} exists")
+    return Problem(
+        f"permissionsBoundary {target.permissions_boundary}: IAM has no such policy; create it, or correct the"
+        " name in cdk.json"
+    )

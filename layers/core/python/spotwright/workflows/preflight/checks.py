@@ -1,0 +1,240 @@
+"""Whether a cluster and its account are ready: a sentence for each check, with the next step."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from spotwright.workflows.preflight.account import check_boundary, check_concurrency, check_node_roles, check_spot_role
+from spotwright.workflows.preflight.facts import ClusterDescription, Facts, NotAsked, Target
+from spotwright.workflows.preflight.network import check_endpoint, check_network
+from spotwright.workflows.preflight.verdict import NotChecked, Problem, Verdict, Works
+
+# The FlowSchema that is installed is of an API that Kubernetes has since.
+OLDEST_VERSION: Final = (1, 29)
+# The newest that the tests run on.
+NEWEST_VERSION: Final = (1, 35)
+_POD_IDENTITY: Final = "eks-pod-identity-agent"
+_ADDONS: Final = ("vpc-cni", "kube-proxy", "coredns")
+# What the add-on's DaemonSet or Deployment is called in kube-system, where it is another name.
+_WORKLOADS: Final = {"vpc-cni": "aws-node"}
+_CLUSTER_UNKNOWN: Final = NotChecked("the cluster is not known")
+
+
+class Status(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    NOT_CHECKED = "could not be checked"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One line of a preflight. ``message``: what holds, or what is wrong and what to do about it."""
+
+    name: str
+    status: Status
+    message: str
+
+
+def run_checks(target: Target, facts: Facts, names: tuple[str, ...] | None = None) -> tuple[Check, ...]:
+    """The checks in the order in which to mend what they find; only those of ``names`` where they are given.
+
+    A check that the cluster's ``skipChecks`` names is left out.
+    """
+    chosen = [name for name in CHECKS if (names is None or name in names) and name not in target.skipped_checks]
+    return tuple(_line(name, CHECKS[name](target, facts)) for name in chosen)
+
+
+def _line(name: str, verdict: Verdict) -> Check:
+    match verdict:
+        case Works(message):
+            return Check(name, Status.OK, message)
+        case Problem(message):
+            return Check(name, Status.PROBLEM, message)
+        case NotChecked(reason):
+            return Check(name, Status.NOT_CHECKED, reason)
+
+
+def _of_cluster(check: Callable[[Target, Facts, ClusterDescription], Verdict]) -> Callable[[Target, Facts], Verdict]:
+    """A check that needs to know the cluster."""
+
+    def run(target: Target, facts: Facts) -> Verdict:
+        if facts.cluster is None or isinstance(facts.cluster, NotAsked):
+            return _CLUSTER_UNKNOWN
+        return check(target, facts, facts.cluster)
+
+    return run
+
+
+def _check_exists(target: Target, facts: Facts) -> Verdict:
+    match facts.cluster:
+        case NotAsked(reason):
+            return NotChecked(reason)
+        case None:
+            return Problem(_missing(target, facts))
+        case ClusterDescription(status="ACTIVE"):
+            return Works(f"{target.name} in {target.region} is ACTIVE")
+        case ClusterDescription(status=status):
+            return Problem(
+                f"{target.name} has status {status}: wait until it is ACTIVE (aws eks wait cluster-active"
+                f" --name {target.name})"
+            )
+
+
+def _missing(target: Target, facts: Facts) -> str:
+    others = () if isinstance(facts.other_clusters, NotAsked) else facts.other_clusters
+    near = difflib.get_close_matches(target.name, others, n=1)
+    listed = f"the clusters there are {', '.join(sorted(others)[:10])}" if others else "it has none that may be listed"
+    advice = f"did you mean {near[0]}?" if near else f"{listed}; is it in another region (AWS_REGION)?"
+    return f"EKS has no cluster {target.name} in {target.region}: {advice}"
+
+
+def _check_version(_target: Target, _facts: Facts, cluster: ClusterDescription) -> Verdict:
+    try:
+        version = tuple(int(part) for part in cluster.version.split("."))
+    except ValueError:
+        return NotChecked(f"EKS gives the Kubernetes version as {cluster.version}, which is no number")
+    if version < OLDEST_VERSION:
+        return Problem(
+            f"Kubernetes {cluster.version} is older than {_dotted(OLDEST_VERSION)}, which is the oldest that"
+            " Spotwright runs on: update the cluster first"
+        )
+    if version > NEWEST_VERSION:
+        return Works(f"Kubernetes {cluster.version}; the tests run on {_dotted(NEWEST_VERSION)} at most")
+    return Works(f"Kubernetes {cluster.version}")
+
+
+def _check_authentication(target: Target, _facts: Facts, cluster: ClusterDescription) -> Verdict:
+    mode = cluster.authentication_mode
+    if mode in ("API", "API_AND_CONFIG_MAP"):
+        return Works(f"authentication mode {mode}")
+    return Problem(
+        f"authentication mode {mode or 'CONFIG_MAP'} knows no access entries: aws eks update-cluster-config --name"
+        f" {target.name} --access-config authenticationMode=API_AND_CONFIG_MAP (aws-auth goes on to count)"
+    )
+
+
+def _check_entries(target: Target, facts: Facts, _cluster: ClusterDescription) -> Verdict:
+    """Entries that are missing are made by the deployment."""
+    wrong = [
+        f"{role} has an access entry of type {found}, its nodes need {wanted}"
+        for role in target.node_roles
+        for wanted in ["EC2_WINDOWS" if role in target.windows_node_roles else "EC2_LINUX"]
+        if isinstance(found := facts.entry_types.get(role), str) and found != wanted
+    ]
+    unknown = [found.reason for found in facts.entry_types.values() if isinstance(found, NotAsked)]
+    if wrong:
+        return Problem(
+            f"{'; '.join(wrong)}: name another role in nodeRoles, or delete the entry if nobody needs it (aws"
+            f" eks delete-access-entry --cluster-name {target.name} --principal-arn ROLE_ARN)"
+        )
+    if unknown or not facts.entry_types:
+        return NotChecked(unknown[0] if unknown else "the access entries are not known")
+    there = [role for role, found in facts.entry_types.items() if found is not None]
+    return Works(
+        f"access entries are there for {len(there)} of {len(target.node_roles)} node roles; the others are made"
+    )
+
+
+def _check_pod_identity(target: Target, facts: Facts, cluster: ClusterDescription) -> Verdict:
+    if cluster.is_auto_mode:
+        return Works("EKS Auto Mode has the Pod Identity agent built in")
+    if isinstance(facts.addons, NotAsked):
+        return NotChecked(facts.addons.reason)
+    if _POD_IDENTITY in facts.addons or _runs(facts, _POD_IDENTITY):
+        return Works(f"{_POD_IDENTITY} is installed")
+    return Problem(
+        f"add-on {_POD_IDENTITY} is not installed, without which the forwarder has no credentials: aws eks create-addon"
+        f" --cluster-name {target.name} --addon-name {_POD_IDENTITY}"
+    )
+
+
+def _check_addons(target: Target, facts: Facts, cluster: ClusterDescription) -> Verdict:
+    if cluster.is_auto_mode:
+        return Works("EKS Auto Mode has them built in")
+    if isinstance(facts.addons, NotAsked):
+        return NotChecked(facts.addons.reason)
+    installed = facts.addons
+    missing = [name for name in _ADDONS if name not in installed and not _runs(facts, _WORKLOADS.get(name, name))]
+    if not missing:
+        return Works(f"{', '.join(_ADDONS)} are installed")
+    if isinstance(facts.workloads, NotAsked):
+        return NotChecked(
+            f"{', '.join(missing)}: no add-on of EKS; whether they run otherwise is not known"
+            f" ({facts.workloads.reason})"
+        )
+    return Problem(
+        f"{', '.join(missing)} neither installed as add-ons nor found in kube-system, without which no node"
+        f" becomes Ready: aws eks create-addon --cluster-name {target.name} --addon-name"
+        f" {missing[0]}"
+    )
+
+
+def _runs(facts: Facts, name: str) -> bool:
+    return not isinstance(facts.workloads, NotAsked) and name in facts.workloads.system
+
+
+def _check_provisioner(target: Target, facts: Facts, cluster: ClusterDescription) -> Verdict:
+    if cluster.is_auto_mode:
+        return Problem(
+            f"EKS Auto Mode manages the NodePools of {target.name}, and two that do would launch for the same pods:"
+            " turn it off (aws eks update-cluster-config with computeConfig, storageConfig and kubernetesNetworkConfig"
+            " disabled), or leave this cluster to it"
+        )
+    if isinstance(facts.workloads, NotAsked):
+        return NotChecked(facts.workloads.reason)
+    if facts.workloads.karpenter:
+        return Problem(running_karpenter(facts.workloads.karpenter))
+    if facts.workloads.autoscaler:
+        return Works(
+            f"no other provisioner runs; Deployment {facts.workloads.autoscaler[0]} (cluster autoscaler) may"
+            " add nodes of its groups for the same pods"
+        )
+    return Works("no other provisioner runs")
+
+
+def running_karpenter(deployments: tuple[str, ...]) -> str:
+    """The refusal where Karpenter runs, with the command that stops it."""
+    namespace, _, name = deployments[0].partition("/")
+    return (
+        f"Deployment {deployments[0]} runs Karpenter, and two that manage NodePools would launch for the same pods:"
+        f" kubectl scale deployment {name} --namespace {namespace} --replicas=0, then deploy again; its nodes stay, and"
+        " Spotwright takes them over"
+    )
+
+
+def _check_image(target: Target, _facts: Facts) -> Verdict:
+    image = target.forwarder_image
+    registry = image.partition("/")[0]
+    if "/" not in image or not (set(".:") & set(registry) or registry == "localhost"):
+        return Problem(
+            f"forwarderImage {image} names no registry, so that nodes would ask docker.io: make forwarder-image"
+            f" IMAGE=ACCOUNT.dkr.ecr.{target.region}.amazonaws.com/spotwright-forwarder:TAG, and name that in cdk.json"
+        )
+    return Works(f"{image} names its registry")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+#: Name, as skipChecks and the output have it, to check; in the order in which to mend what they find.
+CHECKS: Final[Mapping[str, Callable[[Target, Facts], Verdict]]] = {
+    "cluster": _check_exists,
+    "version": _of_cluster(_check_version),
+    "authentication-mode": _of_cluster(_check_authentication),
+    "provisioner": _of_cluster(_check_provisioner),
+    "endpoint": _of_cluster(check_endpoint),
+    "network": _of_cluster(check_network),
+    "node-roles": check_node_roles,
+    "access-entries": _of_cluster(_check_entries),
+    "pod-identity": _of_cluster(_check_pod_identity),
+    "add-ons": _of_cluster(_check_addons),
+    "forwarder-image": _check_image,
+    "concurrency": check_concurrency,
+    "spot-role": check_spot_role,
+    "permissions-boundary": check_boundary,
+}

@@ -1,0 +1,87 @@
+"""What AWS and the API server say before a deployment; whatever could not be asked says why."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class NotAsked(msgspec.Struct, frozen=True):
+    """Nothing is known: ``reason`` says why."""
+
+    reason: str
+
+
+NOT_ASKED = NotAsked("nobody asked")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What cdk.json says of a cluster. ``node_roles``: names, with their path if any; ``vpc_id`` "" = the functions run
+    in no VPC; ``permissions_boundary``: a policy's ARN or name, "" = none."""
+
+    name: str
+    region: str
+    node_roles: tuple[str, ...] = ()
+    windows_node_roles: tuple[str, ...] = ()
+    forwarder_image: str = ""
+    vpc_id: str = ""
+    subnet_ids: tuple[str, ...] = ()
+    security_group_ids: tuple[str, ...] = ()
+    permissions_boundary: str = ""
+    skipped_checks: tuple[str, ...] = ()
+
+
+class ClusterDescription(msgspec.Struct, frozen=True):
+    """What EKS says of a cluster. ``public_cidrs``: from where its public endpoint may be reached."""
+
+    status: str
+    version: str
+    authentication_mode: str = ""
+    has_public_endpoint: bool = True
+    has_private_endpoint: bool = False
+    public_cidrs: tuple[str, ...] = ()
+    vpc_id: str = ""
+    subnet_ids: tuple[str, ...] = ()
+    cluster_security_group: str = ""
+    is_auto_mode: bool = False
+
+
+class Role(msgspec.Struct, frozen=True):
+    """An IAM role. ``policies``: names of AWS's managed policies; ``has_other_policies``: it has more than those."""
+
+    trusted_services: frozenset[str] = frozenset()
+    policies: frozenset[str] = frozenset()
+    has_other_policies: bool = False
+
+
+class Subnet(msgspec.Struct, frozen=True):
+    """A subnet. ``default_route``: the first part of the id that 0.0.0.0/0 leads to (nat, igw), "" = nowhere."""
+
+    vpc_id: str
+    default_route: str = ""
+
+
+class Workloads(msgspec.Struct, frozen=True):
+    """What runs in a cluster: names of Deployments and DaemonSets of kube-system, and ``NAMESPACE/NAME`` of Deployments
+    of Karpenter and of the cluster autoscaler that have replicas."""
+
+    system: frozenset[str] = frozenset()
+    karpenter: tuple[str, ...] = ()
+    autoscaler: tuple[str, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """``cluster`` None = EKS has no such cluster in the region; of a role None = IAM has no such role, of an access
+    entry None = the role has none. ``subnets`` and ``security_groups`` (id to VPC) lack what EC2 does not know."""
+
+    cluster: ClusterDescription | None | NotAsked = NOT_ASKED
+    other_clusters: tuple[str, ...] | NotAsked = NOT_ASKED
+    roles: Mapping[str, Role | None | NotAsked] = {}
+    entry_types: Mapping[str, str | None | NotAsked] = {}
+    addons: frozenset[str] | NotAsked = NOT_ASKED
+    workloads: Workloads | NotAsked = NOT_ASKED
+    subnets: Mapping[str, Subnet] | NotAsked = NOT_ASKED
+    security_groups: Mapping[str, str] | NotAsked = NOT_ASKED
+    endpoints: frozenset[str] | NotAsked = NOT_ASKED
+    concurrency: int | NotAsked = NOT_ASKED
+    has_spot_role: bool | NotAsked = NOT_ASKED
+    has_boundary: bool | NotAsked = NOT_ASKED

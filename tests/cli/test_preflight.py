@@ -1,0 +1,82 @@
+"""``spotwright preflight``: which clusters, what it prints, how it ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotwright.cli import main
+from spotwright.cli.inputs import preflight_facts
+from spotwright.workflows.preflight.facts import ClusterDescription, Facts, Target
+
+SOUND = {"name": "dev", "nodeRoles": ["nodes"], "forwarderImage": "r.example.com/forwarder:1"}
+
+
+@pytest.fixture(autouse=True)
+def seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but what EKS says of dev is known; the others do not exist."""
+
+    def gather(target: Target) -> Facts:
+        is_dev = target.name == "dev"
+        return Facts(ClusterDescription("ACTIVE", "1.35", "API") if is_dev else None, other_clusters=("dev",))
+
+    monkeypatch.setattr(preflight_facts, "gather_facts", gather)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+
+
+@pytest.fixture
+def cdk_json(tmp_path: Path) -> Any:
+    def write(*clusters: Any) -> str:
+        path = tmp_path / "cdk.json"
+        path.write_text(json.dumps({"context": {"spotwright": {"clusters": clusters}}}))
+        return str(path)
+
+    return write
+
+
+def test_a_line_for_each_check_and_the_number_of_problems(cdk_json: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", "--config", cdk_json(SOUND, {**SOUND, "name": "dve"})]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "cluster dev in eu-west-1"
+    assert lines[1].split(maxsplit=1) == ["ok", "cluster: dev in eu-west-1 is ACTIVE"]
+    assert "  problem               cluster: EKS has no cluster dve in eu-west-1: did you mean dev?" in lines
+    assert lines[-1].startswith("1 problem, ")
+
+
+def test_without_a_problem_it_ends_well(cdk_json: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = cdk_json(SOUND, {**SOUND, "name": "other"})
+    assert main(["preflight", "--config", path, "--cluster", "dev", "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(one["name"], one["region"]) for one in told["clusters"]] == [("dev", "eu-west-1")]
+    assert told["problems"] == 0
+    assert {"name": "version", "status": "ok", "message": "Kubernetes 1.35"} in told["clusters"][0]["checks"]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "said"),
+    [
+        ([], "clusters: got [], allowed: a list of objects"),
+        ([5], "clusters[0]: got 5, allowed: an object"),
+        ([{"nodeRoles": []}], "clusters[0].name: got nothing"),
+        ([{**SOUND, "nodeRoles": "x"}], "clusters[0].nodeRoles: got 'x', allowed: a list of texts"),
+        ([{**SOUND, "vpc": {"vpcId": 1}}], "clusters[0].vpc.vpcId: got 1, allowed: a text"),
+    ],
+)
+def test_what_cannot_be_read_is_named(
+    clusters: list[Any], said: str, cdk_json: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", "--config", cdk_json(*clusters)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_files_and_clusters_that_are_not_there_are_named(
+    cdk_json: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", "--config", str(tmp_path / "none.json")]) == 2
+    assert "none.json cannot be read: No such file" in capsys.readouterr().err
+    assert main(["preflight", "--config", cdk_json(SOUND), "--cluster", "x"]) == 2
+    assert "--cluster x: " in capsys.readouterr().err
+    (tmp_path / "cdk.json").write_text("{")
+    assert main(["preflight", "--config", str(tmp_path / "cdk.json")]) == 2
+    assert "is no JSON" in capsys.readouterr().err

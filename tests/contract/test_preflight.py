@@ -1,0 +1,90 @@
+"""What the preflight asks AWS for."""
+
+import json
+from typing import Any
+
+import pytest
+import urllib3
+
+from spotwright.adapters.aws import preflight
+from spotwright.workflows.preflight.facts import ClusterDescription, NotAsked, Role, Subnet
+from tests.contract.conftest import LocalAws
+
+NAME = "looked-at"
+ROLE = "KarpenterNodeRole-dev-eks-cluster"
+
+
+@pytest.fixture(scope="module")
+def aws(local_aws: LocalAws) -> LocalAws:
+    body = {"name": NAME, "endpoint": "https://127.0.0.1:6443", "certificateAuthority": "Q0E=", "version": "1.35"}
+    assert urllib3.request("POST", f"{local_aws.endpoint}/_local/clusters", body=json.dumps(body)).status == 200
+    return local_aws
+
+
+def client(aws: LocalAws, service: str) -> Any:
+    return aws.client(service)
+
+
+def test_a_cluster_says_what_the_checks_look_at(aws: LocalAws) -> None:
+    eks = client(aws, "eks")
+    cluster = preflight.describe(eks, NAME)
+    assert isinstance(cluster, ClusterDescription)
+    assert (cluster.status, cluster.version, cluster.authentication_mode) == ("ACTIVE", "1.35", "API")
+    assert (cluster.has_public_endpoint, cluster.has_private_endpoint) == (True, True)
+    assert cluster.public_cidrs == ("0.0.0.0/0",)
+    assert cluster.vpc_id.startswith("vpc-")
+    assert cluster.subnet_ids
+    assert not cluster.is_auto_mode
+    assert preflight.describe(eks, "nobody") is None
+    names = preflight.cluster_names(eks)
+    assert not isinstance(names, NotAsked)
+    assert NAME in names
+    addons = preflight.addons(eks, NAME)
+    assert not isinstance(addons, NotAsked)
+    assert "eks-pod-identity-agent" in addons
+
+
+def test_roles_and_their_entries(aws: LocalAws) -> None:
+    iam, eks = client(aws, "iam"), client(aws, "eks")
+    role = preflight.role(iam, ROLE)
+    assert isinstance(role, Role)
+    assert role.trusted_services == {"ec2.amazonaws.com"}
+    assert {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"} <= role.policies
+    assert not role.has_other_policies
+    assert preflight.role(iam, "no-such-role") is None
+    elsewhere = preflight.role(iam, f"nodes/{ROLE}")
+    assert isinstance(elsewhere, NotAsked)
+    assert "under the path /, cdk.json says /nodes/" in elsewhere.reason
+    arn = f"arn:aws:iam::123456789012:role/{ROLE}"
+    assert preflight.entry_types(eks, NAME, {ROLE: arn}) == {ROLE: None}
+    eks.create_access_entry(clusterName=NAME, principalArn=arn, type="EC2_LINUX")
+    assert preflight.entry_types(eks, NAME, {ROLE: arn}) == {ROLE: "EC2_LINUX"}
+    assert preflight.policy_exists(iam, "arn:aws:iam::123456789012:policy/none") is False
+    assert preflight.spot_role_exists(iam) in (True, False)
+
+
+def test_the_network_of_the_functions(aws: LocalAws) -> None:
+    ec2 = client(aws, "ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"]
+    made = [ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.77.{n}.0/24")["Subnet"]["SubnetId"] for n in range(2)]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    ec2.associate_route_table(RouteTableId=table, SubnetId=made[0])
+    subnets = preflight.subnets(ec2, (*made, "subnet-0123456a"), vpc)
+    assert subnets == {made[0]: Subnet(vpc, "igw"), made[1]: Subnet(vpc, "")}
+    group = ec2.create_security_group(VpcId=vpc, GroupName="functions", Description="x")["GroupId"]
+    assert preflight.security_groups(ec2, (group, "sg-0123456a")) == {group: vpc}
+    service = "com.amazonaws.ap-northeast-2.s3"
+    ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=service, RouteTableIds=[table])
+    assert preflight.endpoints(ec2, vpc) == frozenset({"s3"})
+
+
+def test_a_refusal_is_an_answer(aws: LocalAws, fault: Any) -> None:
+    fault("eks", "DescribeCluster", "AccessDeniedException")
+    fault("iam", "GetRole", "InternalFailure")
+    refused = preflight.describe(client(aws, "eks"), NAME)
+    assert isinstance(refused, NotAsked)
+    assert refused.reason == "eks:DescribeCluster is denied to you (AccessDeniedException)"
+    assert isinstance(preflight.role(client(aws, "iam"), ROLE), NotAsked)

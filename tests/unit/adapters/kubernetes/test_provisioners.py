@@ -1,0 +1,50 @@
+"""Karpenter and the cluster autoscaler are known by label, name or image, and only while they have replicas."""
+
+from typing import Any
+
+import pytest
+
+from spotwright.adapters.kubernetes.provisioners import read_workloads
+
+
+class Lists:
+    """The workloads of a cluster."""
+
+    def __init__(self, *deployments: dict[str, Any]) -> None:
+        self._deployments = list(deployments)
+
+    def list(self, api_version: str, kind: str, /) -> list[dict[str, Any]]:
+        daemon_set = {"metadata": {"name": "aws-node", "namespace": "kube-system"}, "spec": {}}
+        return self._deployments if kind == "Deployment" else [daemon_set]
+
+
+def deployment(name: str, image: str = "x", labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"image": image}]}}
+    metadata = {"name": name, "namespace": "platform", "labels": labels or {}}
+    return {"metadata": metadata, "spec": {"template": template, **spec}}
+
+
+CONTROLLER = "public.ecr.aws/karpenter/controller:1.9.0@sha256:0123"
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (deployment("karpenter"), ("platform/karpenter",)),
+        (deployment("nodes", CONTROLLER), ("platform/nodes",)),
+        (deployment("x", labels={"app.kubernetes.io/name": "karpenter"}), ("platform/x",)),
+        (deployment("karpenter", CONTROLLER, replicas=0), ()),
+        (deployment("karpenter-dashboard"), ()),
+        (deployment("web", "registry.example.com/team/web:karpenter"), ()),
+    ],
+)
+def test_a_karpenter_that_runs_is_found(found: dict[str, Any], names: tuple[str, ...]) -> None:
+    workloads = read_workloads(Lists(found))
+    assert workloads.karpenter == names
+    assert workloads.system == {"aws-node"}
+
+
+def test_the_cluster_autoscaler_is_found() -> None:
+    image = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.35.0"
+    assert read_workloads(Lists(deployment("ca", image))).autoscaler == ("platform/ca",)
+    assert read_workloads(Lists(deployment("cluster-autoscaler-aws-cluster-autoscaler", image))).karpenter == ()

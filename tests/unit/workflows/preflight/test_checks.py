@@ -1,0 +1,197 @@
+"""Every stumble of a first deployment is one sentence with the next step."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.workflows.preflight.checks import CHECKS, Status, run_checks
+from spotwright.workflows.preflight.facts import (
+    ClusterDescription,
+    Facts,
+    NotAsked,
+    Role,
+    Subnet,
+    Target,
+    Workloads,
+)
+
+IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/spotwright-forwarder:1"
+TARGET = Target("dev", "eu-west-1", node_roles=("nodes",), forwarder_image=IMAGE)
+IN_VPC = msgspec.structs.replace(TARGET, vpc_id="vpc-1", subnet_ids=("subnet-1",), security_group_ids=("sg-1",))
+CLUSTER = ClusterDescription("ACTIVE", "1.35", "API", public_cidrs=("0.0.0.0/0",), vpc_id="vpc-1")
+ROLE = Role(
+    frozenset({"ec2.amazonaws.com"}), frozenset({"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"})
+)
+READY = Facts(
+    cluster=CLUSTER,
+    roles={"nodes": ROLE},
+    entry_types={"nodes": None},
+    addons=frozenset({"vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent"}),
+    workloads=Workloads(),
+    subnets={"subnet-1": Subnet("vpc-1", "nat")},
+    security_groups={"sg-1": "vpc-1"},
+    endpoints=frozenset(),
+    concurrency=1000,
+    has_spot_role=True,
+    has_boundary=True,
+)
+
+
+def facts(**changes: Any) -> Facts:
+    return msgspec.structs.replace(READY, **changes)
+
+
+def cluster(**changes: Any) -> Facts:
+    return facts(cluster=msgspec.structs.replace(CLUSTER, **changes))
+
+
+def without(addon: str) -> frozenset[str]:
+    assert isinstance(READY.addons, frozenset)
+    return READY.addons - {addon}
+
+
+def test_a_cluster_that_is_ready_has_no_problem() -> None:
+    for target in (TARGET, IN_VPC):
+        checks = run_checks(target, READY)
+        assert [check.name for check in checks] == list(CHECKS)
+        assert {check.status for check in checks} == {Status.OK}
+
+
+@pytest.mark.parametrize(
+    ("target", "seen", "name", "parts"),
+    [
+        (
+            TARGET,
+            facts(cluster=None, other_clusters=("dev2", "x")),
+            "cluster",
+            ("no cluster dev in eu-west-1", "dev2?"),
+        ),
+        (TARGET, facts(cluster=None, other_clusters=("abc",)), "cluster", ("there are abc", "another region")),
+        (TARGET, facts(cluster=None, other_clusters=()), "cluster", ("it has none", "another region")),
+        (TARGET, cluster(status="CREATING"), "cluster", ("status CREATING", "aws eks wait cluster-active")),
+        (TARGET, cluster(version="1.28"), "version", ("1.28 is older than 1.29", "update the cluster")),
+        (
+            TARGET,
+            cluster(authentication_mode="CONFIG_MAP"),
+            "authentication-mode",
+            ("CONFIG_MAP", "aws eks update-cluster-config --name dev", "authenticationMode=API_AND_CONFIG_MAP"),
+        ),
+        (TARGET, cluster(is_auto_mode=True), "provisioner", ("Auto Mode manages the NodePools of dev", "turn it off")),
+        (
+            TARGET,
+            facts(workloads=Workloads(karpenter=("kube-system/karpenter",))),
+            "provisioner",
+            ("kube-system/karpenter runs Karpenter", "kubectl scale deployment karpenter --namespace kube-system"),
+        ),
+        (
+            TARGET,
+            cluster(has_public_endpoint=False, has_private_endpoint=True),
+            "endpoint",
+            ("private", "vpcId vpc-1", "spotwright init --cluster dev"),
+        ),
+        (
+            TARGET,
+            cluster(public_cidrs=("198.51.100.0/24",)),
+            "endpoint",
+            ("198.51.100.0/24 alone", "no fixed addresses", "with the private endpoint turned on"),
+        ),
+        (IN_VPC, facts(subnets={}), "network", ("subnet-1 does not exist in eu-west-1", "vpc in cdk.json")),
+        (IN_VPC, facts(security_groups={"sg-1": "vpc-2"}), "network", ("sg-1 is in vpc-2, not in vpc-1",)),
+        (IN_VPC, facts(subnets={"subnet-1": Subnet("vpc-1", "igw")}), "network", ("public subnet", "private subnets")),
+        (
+            IN_VPC,
+            facts(subnets={"subnet-1": Subnet("vpc-1")}, endpoints=frozenset({"s3", "sqs", "sts", "ec2", "eks"})),
+            "network",
+            ("subnet-1 has no way to the internet", "endpoints for dynamodb:", "docs/networking.md"),
+        ),
+        (
+            TARGET,
+            facts(roles={"nodes": None}),
+            "node-roles",
+            ("node role nodes does not exist", "nodeRoles in cdk.json"),
+        ),
+        (
+            TARGET,
+            facts(roles={"nodes": msgspec.structs.replace(ROLE, trusted_services=frozenset())}),
+            "node-roles",
+            ("does not trust ec2.amazonaws.com", "sts:AssumeRole"),
+        ),
+        (
+            TARGET,
+            facts(roles={"nodes": msgspec.structs.replace(ROLE, policies=frozenset({"AmazonEKSWorkerNodePolicy"}))}),
+            "node-roles",
+            ("lacks AmazonEC2ContainerRegistryPullOnly", "aws iam attach-role-policy --role-name nodes"),
+        ),
+        (
+            TARGET,
+            facts(entry_types={"nodes": "STANDARD"}),
+            "access-entries",
+            ("nodes has an access entry of type STANDARD", "need EC2_LINUX", "delete-access-entry --cluster-name dev"),
+        ),
+        (
+            TARGET,
+            facts(addons=without("eks-pod-identity-agent")),
+            "pod-identity",
+            (
+                "forwarder has no credentials",
+                "aws eks create-addon --cluster-name dev --addon-name eks-pod-identity-agent",
+            ),
+        ),
+        (TARGET, facts(addons=without("coredns")), "add-ons", ("coredns", "create-addon", "--addon-name coredns")),
+        (
+            msgspec.structs.replace(TARGET, forwarder_image="spotwright-forwarder:0.1.0"),
+            READY,
+            "forwarder-image",
+            ("spotwright-forwarder:0.1.0 names no registry", "make forwarder-image", "cdk.json"),
+        ),
+        (TARGET, facts(concurrency=10), "concurrency", ("only 10 functions", "request-service-quota-increase")),
+        (TARGET, facts(has_spot_role=False), "spot-role", ("create-service-linked-role", "spot.amazonaws.com")),
+        (
+            msgspec.structs.replace(TARGET, permissions_boundary="Limit"),
+            facts(has_boundary=False),
+            "permissions-boundary",
+            ("permissionsBoundary Limit", "no such policy", "cdk.json"),
+        ),
+    ],
+)
+def test_a_problem_is_one_sentence_with_the_next_step(
+    target: Target, seen: Facts, name: str, parts: tuple[str, ...]
+) -> None:
+    (problem,) = [check for check in run_checks(target, seen) if check.status is Status.PROBLEM]
+    assert problem.name == name
+    for part in parts:
+        assert part in problem.message
+    assert "\n" not in problem.message
+    skipping = msgspec.structs.replace(target, skipped_checks=(name,))
+    assert not [check for check in run_checks(skipping, seen) if check.status is Status.PROBLEM]
+
+
+def test_what_could_not_be_asked_is_no_problem_and_says_why() -> None:
+    refused = NotAsked("iam:GetRole is denied to you")
+    unknown = Facts(*(refused,) * 2, {"nodes": refused}, {"nodes": refused}, *(refused,) * 8)
+    for target in (TARGET, msgspec.structs.replace(IN_VPC, permissions_boundary="Limit")):
+        checks = run_checks(target, unknown)
+        assert {check.status for check in checks} <= {Status.NOT_CHECKED, Status.OK}
+        assert "denied to you" in checks[0].message
+
+
+def test_add_ons_that_somebody_installed_otherwise_count() -> None:
+    self_managed = Workloads(system=frozenset({"aws-node", "kube-proxy", "coredns", "eks-pod-identity-agent"}))
+    checks = run_checks(TARGET, facts(addons=frozenset(), workloads=self_managed))
+    assert {check.status for check in checks} == {Status.OK}
+    (unknown,) = run_checks(TARGET, facts(addons=frozenset(), workloads=NotAsked("401")), ("add-ons",))
+    assert (unknown.status, "401" in unknown.message) == (Status.NOT_CHECKED, True)
+
+
+def test_a_role_with_policies_of_its_own_may_be_allowed_what_is_needed() -> None:
+    own = Role(frozenset({"ec2.amazonaws.com"}), has_other_policies=True)
+    (check,) = run_checks(TARGET, facts(roles={"nodes": own}), ("node-roles",))
+    assert check.status is Status.NOT_CHECKED
+
+
+def test_a_private_endpoint_and_endpoints_of_the_vpc_are_enough_without_internet() -> None:
+    closed = cluster(has_public_endpoint=False, has_private_endpoint=True)
+    needed = frozenset({"dynamodb", "ec2", "eks", "s3", "sqs", "sts"})
+    seen = msgspec.structs.replace(closed, subnets={"subnet-1": Subnet("vpc-1")}, endpoints=needed)
+    assert {check.status for check in run_checks(IN_VPC, seen)} == {Status.OK}
