@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from infra.fields import ConfigError, Fields, show
 from spotwright.errors import InvalidRequest
 from spotwright.settings import catalog_settings, decision_settings
-from spotwright.workflows.preflight.checks import CHECKS
+from spotwright.workflows.install.preflight.checks import CHECKS
 
 #: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 RETENTION_DAYS = (

@@ -6,7 +6,7 @@ Three kinds of custom resource, told apart by `ResourceType`:
 - `Custom::SpotwrightInstall`, one per cluster, physical id `spotwright-install-<cluster>`: Cluster,
   ForwarderImage, ForwarderEnvironment, ManifestsDigest, RoleArn (the function's own role, for the access entry it
   gives itself while it runs), NodeRoles (Arn and Type of the access entry that each must have) or, while the stack
-  holds these entries, NodeEntries: "retained".
+  holds these entries, NodeEntries: "retained"; SkipChecks.
 - `Custom::SpotwrightBucketContents`, physical id `spotwright-bucket-contents`: Bucket. Its Delete removes every
   object; Create and Update do nothing.
 """
@@ -66,6 +66,7 @@ def install_cluster(
             "ForwarderEnvironment": dict(forwarder_environment),
             "ManifestsDigest": manifests.digest(),
             "RoleArn": install.role.role_arn,
+            "SkipChecks": list(access.cluster.skip_checks),
             **access.node_entries,
         },
     )

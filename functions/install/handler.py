@@ -22,10 +22,10 @@ from spotwright.errors import ApiError, InvalidRequest
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.install.node_access import NodeRole
+from spotwright.workflows.install.preflight.checks import Status, run_checks
+from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target
 from spotwright.workflows.install.workflow import Installation, install, remove
 from spotwright.workflows.ports.installation import AdminAccessPort, NodeAccessPort
-from spotwright.workflows.preflight.checks import Status, run_checks
-from spotwright.workflows.preflight.facts import ClusterDescription, Facts, NotAsked, Target
 
 # Reserved for closing the temporary access and for the answer; LAST_SECONDS before the end the timer answers.
 RESERVE_SECONDS = 60.0
@@ -194,6 +194,7 @@ def _installation(event: Mapping[str, Any]) -> Installation:
         parts=[*manifests.rbac(), *manifests.flow_control(), *manifests.forwarder(image, environment)],
         installer=hashlib.sha256(requester.encode()).hexdigest()[:12],
         node_roles=_node_roles(properties),
+        skipped_checks=tuple(properties.get("SkipChecks", ())),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.cli import main
 from spotwright.cli.inputs import preflight_facts
-from spotwright.workflows.preflight.facts import ClusterDescription, Facts, Target
+from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, Target
 
 SOUND = {"name": "dev", "nodeRoles": ["nodes"], "forwarderImage": "r.example.com/forwarder:1"}
 

@@ -7,7 +7,7 @@ import pytest
 import urllib3
 
 from spotwright.adapters.aws import preflight
-from spotwright.workflows.preflight.facts import ClusterDescription, NotAsked, Role, Subnet
+from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role, Subnet
 from tests.contract.conftest import LocalAws
 
 NAME = "looked-at"

@@ -17,8 +17,8 @@ from moto.server import ThreadedMotoServer
 
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.errors import NotFound
+from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role
 from spotwright.workflows.install.workflow import Installation
-from spotwright.workflows.preflight.facts import ClusterDescription, NotAsked, Role
 from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 
 ROOT = Path(__file__).parents[3]

@@ -2,13 +2,16 @@
 
 import copy
 
+import msgspec
 import pytest
 
 from spotwright import manifests
 from spotwright.errors import Denied, InvalidRequest, NotFound, Unavailable
+from spotwright.workflows.install.node_access import NodeRole
 from spotwright.workflows.install.workflow import INSTALLERS, RemovalResult, install, remove, with_served_versions
 from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 from tests.manifests.cluster import wanted
+from tests.manifests.samples import Object
 
 
 def test_everything_is_applied_definitions_first_and_access_is_given_back() -> None:
@@ -49,6 +52,33 @@ def test_access_is_given_back_when_opening_it_fails_half_way() -> None:
     with pytest.raises(Unavailable):
         install(access, Nodes(), wanted(), Deadline())
     assert access.closed == 1
+
+
+def karpenter(replicas: int) -> Object:
+    metadata = {"name": "karpenter", "namespace": "kube-system"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas}}
+
+
+def test_beside_a_karpenter_that_runs_nothing_is_installed() -> None:
+    objects, access = Objects(), Access(Objects())
+    objects.apply(karpenter(2))
+    access.objects = objects
+    nodes = Nodes()
+    installation = msgspec.structs.replace(wanted(), node_roles=(NodeRole("arn:aws:iam::1:role/nodes", "EC2_LINUX"),))
+    with pytest.raises(InvalidRequest) as refused:
+        install(access, nodes, installation, Deadline())
+    for part in ("kube-system/karpenter runs Karpenter", "--replicas=0", "deploy again"):
+        assert part in str(refused.value)
+    assert (len(objects.live), nodes.entries, access.closed) == (1, {}, 1)
+    skipping = msgspec.structs.replace(installation, skipped_checks=("provisioner",))
+    assert install(access, nodes, skipping, Deadline())
+
+
+def test_a_karpenter_without_replicas_and_our_own_forwarder_are_no_provisioners() -> None:
+    objects = Objects()
+    objects.apply(karpenter(0))
+    for _ in range(2):
+        assert install(Access(objects), Nodes(), wanted(), Deadline())
 
 
 def test_names_that_another_definition_holds_are_reported() -> None:

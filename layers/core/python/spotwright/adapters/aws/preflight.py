@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError, Denied, NotFound
-from spotwright.workflows.preflight.facts import ClusterDescription, NotAsked, Role, Subnet, Target
+from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role, Subnet, Target
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from spotwright.cli import InputError, completes_files
 
 if TYPE_CHECKING:
-    from spotwright.workflows.preflight.checks import Check
-    from spotwright.workflows.preflight.facts import Target
+    from spotwright.workflows.install.preflight.checks import Check
+    from spotwright.workflows.install.preflight.facts import Target
 
 _EPILOG = """\
 examples:
@@ -41,7 +41,7 @@ def add(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the checks. 0: no problem; 1: a problem."""
     from spotwright.cli.inputs.preflight_facts import gather_facts
-    from spotwright.workflows.preflight.checks import Status, run_checks
+    from spotwright.workflows.install.preflight.checks import Status, run_checks
 
     results = [(target, run_checks(target, gather_facts(target))) for target in _targets(options)]
     problems = sum(check.status is Status.PROBLEM for _, checks in results for check in checks)
@@ -64,7 +64,7 @@ def _targets(options: argparse.Namespace) -> "list[Target]":
 
 def _to_text(results: "list[tuple[Target, tuple[Check, ...]]]", problems: int) -> str:
     from spotwright.model.plurals import counted
-    from spotwright.workflows.preflight.checks import Status
+    from spotwright.workflows.install.preflight.checks import Status
 
     lines = []
     for target, checks in results:

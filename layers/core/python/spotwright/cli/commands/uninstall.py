@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _AFTER_HAND_BACK = """\
 Nodes, nodeclaims, nodepools and classes are as they were; Spotwright does nothing here any more.
-Before the stack is destroyed: give the node roles an access entry (type EC2_LINUX) of your own, since the stack's
-goes with it and nodes log in by it. Then install Karpenter: it takes over the claims."""
+Install Karpenter: it takes over the claims. When the stack is destroyed, the access entries of the node roles stay
+while nodeclaims exist, since nodes log in by them."""
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

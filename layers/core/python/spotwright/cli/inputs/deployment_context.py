@@ -7,7 +7,7 @@ from typing import Any
 
 from spotwright.cli import InputError
 from spotwright.model.quoting import quote
-from spotwright.workflows.preflight.facts import Target
+from spotwright.workflows.install.preflight.facts import Target
 
 CONTEXT_KEY = "spotwright"
 

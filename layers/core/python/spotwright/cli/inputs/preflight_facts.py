@@ -8,9 +8,9 @@ from spotwright.adapters.aws.eks.token import kubernetes_token
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.adapters.kubernetes.connection import token_configuration
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
-from spotwright.adapters.kubernetes.provisioners import read_workloads
 from spotwright.errors import ApiError
-from spotwright.workflows.preflight.facts import ClusterDescription, Facts, NotAsked, Target, Workloads
+from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target, Workloads
+from spotwright.workflows.install.preflight.workloads import read_workloads
 
 
 def gather_facts(target: Target) -> Facts:

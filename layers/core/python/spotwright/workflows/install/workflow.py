@@ -13,6 +13,8 @@ import msgspec
 from spotwright.errors import ApiError, InvalidRequest, NotFound, Unavailable
 from spotwright.workflows.install.node_access import NodeRole, ReleasedEntries, admit_nodes, release_entries
 from spotwright.workflows.install.patience import RETRY_SECONDS, retry
+from spotwright.workflows.install.preflight.checks import PROVISIONER, running_karpenter
+from spotwright.workflows.install.preflight.workloads import read_workloads
 from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, NodeAccessPort, ObjectPort
 
 INSTALLERS = "spotwright.dev/installers"
@@ -23,13 +25,15 @@ ESTABLISH_SECONDS = 0.3
 class Installation(msgspec.Struct, frozen=True):
     """What is applied to a cluster, in this order. ``installer``: the custom resource, as a short hash.
 
-    ``node_roles``: whose nodes are let in; None = access entries of nodes are left to the stack, which has them.
+    ``skipped_checks``: checks of the preflight that do not apply. ``node_roles``: whose nodes are let in; None = access
+    entries of nodes are left to the stack, which has them.
     """
 
     definitions: Sequence[Document]
     parts: Sequence[Document]
     installer: str
     node_roles: tuple[NodeRole, ...] | None = None
+    skipped_checks: tuple[str, ...] = ()
 
 
 class RemovalResult(msgspec.Struct, frozen=True):
@@ -50,10 +54,13 @@ def install(
     """Let the nodes in and apply everything; returns the names of the objects.
 
     May be repeated at any time, also after a run that was cut off. The temporary access is closed in any case.
+    Raises InvalidRequest, before it changes anything, while Karpenter runs in the cluster.
     """
     roles, installer = installation.node_roles, installation.installer
     try:
         objects = retry(access.open, deadline)
+        if PROVISIONER not in installation.skipped_checks:
+            _refuse_beside_karpenter(objects, deadline)
         if roles is not None:
             admit_nodes(nodes, roles, installer, deadline)
         for definition in installation.definitions:
@@ -166,6 +173,12 @@ def _await_established(objects: ObjectPort, definition: Document, deadline: Dead
         if deadline.remaining_seconds() <= RETRY_SECONDS:
             raise Unavailable(f"{name_of(definition)} is not established yet")
         deadline.pause(ESTABLISH_SECONDS)
+
+
+def _refuse_beside_karpenter(objects: ObjectPort, deadline: DeadlinePort) -> None:
+    karpenter = retry(partial(read_workloads, objects), deadline).karpenter
+    if karpenter:
+        raise InvalidRequest(running_karpenter(karpenter))
 
 
 def _release(

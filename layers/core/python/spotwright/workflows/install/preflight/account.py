@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from spotwright.workflows.preflight.facts import Facts, NotAsked, Role, Target
-from spotwright.workflows.preflight.verdict import NotChecked, Problem, Verdict, Works
+from spotwright.workflows.install.preflight.facts import Facts, NotAsked, Role, Target
+from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
 # What the queues wake at the same time when all are busy; each function gets less where the account has less.
 NEEDED_CONCURRENCY: Final = 33

@@ -7,15 +7,22 @@ from typing import Final
 
 import msgspec
 
-from spotwright.workflows.preflight.account import check_boundary, check_concurrency, check_node_roles, check_spot_role
-from spotwright.workflows.preflight.facts import ClusterDescription, Facts, NotAsked, Target
-from spotwright.workflows.preflight.network import check_endpoint, check_network
-from spotwright.workflows.preflight.verdict import NotChecked, Problem, Verdict, Works
+from spotwright.workflows.install.preflight.account import (
+    check_boundary,
+    check_concurrency,
+    check_node_roles,
+    check_spot_role,
+)
+from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target
+from spotwright.workflows.install.preflight.network import check_endpoint, check_network
+from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
 # The FlowSchema that is installed is of an API that Kubernetes has since.
 OLDEST_VERSION: Final = (1, 29)
 # The newest that the tests run on.
 NEWEST_VERSION: Final = (1, 35)
+# The check that an installation makes again, with its own access to the cluster.
+PROVISIONER: Final = "provisioner"
 _POD_IDENTITY: Final = "eks-pod-identity-agent"
 _ADDONS: Final = ("vpc-cni", "kube-proxy", "coredns")
 # What the add-on's DaemonSet or Deployment is called in kube-system, where it is another name.
@@ -226,7 +233,7 @@ CHECKS: Final[Mapping[str, Callable[[Target, Facts], Verdict]]] = {
     "cluster": _check_exists,
     "version": _of_cluster(_check_version),
     "authentication-mode": _of_cluster(_check_authentication),
-    "provisioner": _of_cluster(_check_provisioner),
+    PROVISIONER: _of_cluster(_check_provisioner),
     "endpoint": _of_cluster(check_endpoint),
     "network": _of_cluster(check_network),
     "node-roles": check_node_roles,

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from spotwright.workflows.preflight.facts import ClusterDescription, Facts, NotAsked, Target
-from spotwright.workflows.preflight.verdict import NotChecked, Problem, Verdict, Works
+from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target
+from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
 # Without a way to the internet the functions need these endpoints in their VPC; pricing, iam and arc-zonal-shift have
 # none in most regions, what depends on them is in docs/networking.md.

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.workflows.preflight.checks import CHECKS, Status, run_checks
-from spotwright.workflows.preflight.facts import (
+from spotwright.workflows.install.preflight.checks import CHECKS, Status, run_checks
+from spotwright.workflows.install.preflight.facts import (
     ClusterDescription,
     Facts,
     NotAsked,

@@ -1,9 +1,9 @@
 """What runs in a cluster that the preflight and the installation look at: add-ons, and other provisioners."""
 
-from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from spotwright.workflows.preflight.facts import Workloads
+from spotwright.workflows.install.preflight.facts import Workloads
+from spotwright.workflows.ports.installation import Document
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
 
@@ -28,7 +28,7 @@ def read_workloads(objects: _Lists) -> Workloads:
     )
 
 
-def _runs(deployment: Mapping[str, Any], application: str) -> bool:
+def _runs(deployment: Document, application: str) -> bool:
     """Whether replicas of this application are wanted: by the label that charts set, or by the image."""
     spec = deployment.get("spec") or {}
     if spec.get("replicas") == 0:
@@ -48,5 +48,5 @@ def _repository(image: str) -> list[str]:
     return [*head.split("/")[1:], last.partition(":")[0]]
 
 
-def _name(deployment: Mapping[str, Any]) -> str:
+def _name(deployment: Document) -> str:
     return f"{deployment['metadata'].get('namespace', 'default')}/{deployment['metadata']['name']}"

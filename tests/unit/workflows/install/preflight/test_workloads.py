@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.adapters.kubernetes.provisioners import read_workloads
+from spotwright.workflows.install.preflight.workloads import read_workloads
 
 
 class Lists:
