@@ -11,6 +11,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, nominations, repairs
 from spotwright.workflows.lifecycle.actions import log
+from spotwright.workflows.lifecycle.gathered_doorbells import GatheredDoorbells, GatheringPorts
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
 from spotwright.workflows.lifecycle.status import drift, nodepools
@@ -46,7 +47,8 @@ def step_doorbells(
     """Handle the doorbells of one cluster, urgent ones first, each object once; then terminate instances together.
 
     All notices are handled together, before anything else. A doorbell for which there is no time is rung again. One
-    that fails does not keep the others: the answer is which failed, and why.
+    that fails does not keep the others: the answer is which failed, and why. Doorbells for further steps are sent
+    together at the end.
     """
     rung = tuple(bells)
     failures: dict[tuple[str, str], Exception] = {}
@@ -57,22 +59,30 @@ def step_doorbells(
     if notices:
         failures |= _step_notices(ports, notices, now=now, seconds_left=seconds_left)
     waiting = [bell for bell in distinct if bell.kind != "notice"]
+    gathering = GatheringPorts(ports, GatheredDoorbells(ports.doorbells))
     for number, bell in enumerate(waiting):
         if seconds_left is not None and seconds_left() < LAST_SECONDS:
             _postpone(ports, waiting[number:])
+            waiting = waiting[:number]
             break
         try:
             before = len(to_terminate)
-            handle_doorbell(ports, bell, to_terminate, now=now, seconds_left=seconds_left)
+            handle_doorbell(gathering, bell, to_terminate, now=now, seconds_left=seconds_left)
             terminating += [bell] if len(to_terminate) > before else []
         except Exception as failure:  # noqa: BLE001 the loop over objects: one object must not keep the others
             _log_failure(bell.kind, bell.key, failure)
             failures[bell.kind, bell.key] = failure
     try:
-        terminate_all(ports, to_terminate, now)
+        terminate_all(gathering, to_terminate, now)
     except ApiError as failure:
         _log_failure("termination", ", ".join(termination.instance.id for termination in to_terminate), failure)
         failures |= {(bell.kind, bell.key): failure for bell in terminating}
+    try:
+        gathering.doorbells.send()
+    except ApiError as failure:
+        # Whose doorbell was lost is not known: every step is taken again, which changes nothing that is done.
+        _log_failure("doorbells", ", ".join(bell.key for bell in waiting), failure)
+        failures = {(bell.kind, bell.key): failure for bell in waiting} | failures
     # In the order in which they failed; doorbells of an object that differ in their number fail together.
     return {bell: failure for key, failure in failures.items() for bell in rung if (bell.kind, bell.key) == key}
 
