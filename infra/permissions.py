@@ -28,6 +28,7 @@ def read_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             needed_by="know the cluster",
         ),
         see_instances(stack),
+        _see(stack, "SeeInstanceStatus", ("InstanceStatus",), needed_by="see the health of instances"),
     )
 
 

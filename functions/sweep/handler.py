@@ -11,17 +11,24 @@ from aws_lambda_powertools import Logger, Metrics
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
 from spotwright.model import labels
+from spotwright.model.ec2.instance_status import StatusCheck
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.sweep.poll import SweepResult
+from spotwright.workflows.sweep.poll import SCHEDULED_EVENT, SweepResult
 from spotwright.workflows.sweep.workflow import sweep
 
 NODE_METRICS = (
     (telemetry.NODES_SPOT, labels.SPOT),
     (telemetry.NODES_ON_DEMAND, labels.ON_DEMAND),
     (telemetry.NODES_RESERVED, labels.RESERVED),
+)
+TROUBLE_METRICS = (
+    (telemetry.INSTANCES_SYSTEM_IMPAIRED, StatusCheck.SYSTEM),
+    (telemetry.INSTANCES_INSTANCE_IMPAIRED, StatusCheck.INSTANCE),
+    (telemetry.INSTANCES_EBS_IMPAIRED, StatusCheck.ATTACHED_EBS),
+    (telemetry.INSTANCES_WITH_EVENT, SCHEDULED_EVENT),
 )
 
 logger = Logger()
@@ -69,4 +76,6 @@ def _report(cluster: str, kind: str, result: SweepResult) -> None:
     if kind == "poll" and result.nodes_by_capacity_type:
         for metric, capacity_type in NODE_METRICS:
             add_metric(metrics, metric, result.nodes_by_capacity_type.get(capacity_type, 0))
+        for metric, trouble in TROUBLE_METRICS:
+            add_metric(metrics, metric, result.instances_in_trouble.get(trouble, 0))
         add_metric(metrics, telemetry.COST_PER_HOUR, result.price_picousd_per_hour / 10**12)

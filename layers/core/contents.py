@@ -22,6 +22,7 @@ CALLS = {
         "DeleteLaunchTemplate",
         "DescribeCapacityReservations",
         "DescribeImages",
+        "DescribeInstanceStatus",
         "DescribeInstanceTypeOfferings",
         "DescribeInstanceTypes",
         "DescribeInstances",

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +18,7 @@ from spotwright.aws.launch.fleet_plan import FleetPlan
 from spotwright.errors import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, ScheduledEvent, StatusCheck
 from spotwright.model.karpenter.nodeclass import (
     AMI,
     CapacityReservation,
@@ -34,6 +37,7 @@ from tests.unit.aws import samples
 
 NUMBERS = itertools.count()
 NOBODY = "i-0123456789abcdef0"
+RETIRED, NOT_BEFORE = "instance-retirement", datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class World(Protocol):
@@ -51,6 +55,10 @@ class World(Protocol):
 
     def group(self, partitions: int) -> PlacementGroup:
         """A new placement group with partitions."""
+        ...
+
+    def fall_ill(self, instance: str, seconds: int) -> None:
+        """EC2's check of the instance fails for so long; it is to be retired in a while."""
         ...
 
 
@@ -71,6 +79,11 @@ class InMemory:
     def group(self, partitions: int) -> PlacementGroup:
         self._fake.partitions["pg-1"] = partitions
         return PlacementGroup("pg-1", "kafka", "partition", partitions)
+
+    def fall_ill(self, instance: str, seconds: int) -> None:
+        self._fake.boot(instance)
+        impairment = Impairment(StatusCheck.INSTANCE, datetime.now(UTC) - timedelta(seconds=seconds))
+        self._fake.statuses[instance] = InstanceStatus(instance, (impairment,), (ScheduledEvent(RETIRED, NOT_BEFORE),))
 
 
 class Real:
@@ -101,6 +114,18 @@ class Real:
             GroupName=self.cluster, Strategy="partition", PartitionCount=partitions
         )
         return PlacementGroup(placement_group["PlacementGroup"]["GroupId"], self.cluster, "partition", partitions)
+
+    def fall_ill(self, instance: str, seconds: int) -> None:
+        over = {"Code": "instance-stop", "Description": "[Completed] it was moved"}
+        retired = {"Code": RETIRED, "Description": "its host fails", "NotBefore": NOT_BEFORE.isoformat()}
+        body = {"instanceId": instance, "impaired": {"InstanceStatus": seconds}, "events": [over, retired]}
+        while (
+            self._client.describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"][0]["State"]["Name"]
+            != "running"
+        ):
+            time.sleep(0.1)
+        status = self._capacity.replace("/capacity", "/status")
+        assert urllib3.request("POST", status, body=json.dumps(body)).status == 200
 
 
 def _class_in(client: Any) -> EC2NodeClass:
@@ -198,6 +223,18 @@ def test_an_instance_is_found_by_its_launch_and_its_cluster(world: World, capaci
     assert [found.id for found in world.ec2.instances_by_id({instance.id, NOBODY})] == [instance.id]
     assert world.ec2.instance(instance.id) is not None
     assert world.ec2.instances_of_launch("nobody's") == ()
+
+
+def test_an_instance_in_trouble_is_shown_with_what_it_is_and_since_when(world: World) -> None:
+    sick, well = bought(world, "c5.large", count=2).instances
+    assert {sick.id, well.id}.isdisjoint(status.instance_id for status in world.ec2.unhealthy_instances())
+    began = datetime.now(UTC)
+    world.fall_ill(sick.id, 300)
+    (status,) = (each for each in world.ec2.unhealthy_instances() if each.instance_id in (sick.id, well.id))
+    assert (status.instance_id, status.events) == (sick.id, (ScheduledEvent(RETIRED, NOT_BEFORE),))
+    (impairment,) = status.impairments
+    assert impairment.check == StatusCheck.INSTANCE
+    assert abs((began - impairment.since).total_seconds() - 300) < 60
 
 
 def test_the_same_request_twice_is_one_launch(world: World) -> None:

@@ -270,7 +270,7 @@ def test_everything_granted_on_every_resource_is_known(full: Template) -> None:
         for statement in full.statements(role)
         if "*" in statement.resources
     }
-    described = {"SeeInstances", "SeeChoices", "SeeOffers", "SeeTemplates", "SeeTemplateVersions"}
+    described = {"SeeInstances", "SeeInstanceStatus", "SeeChoices", "SeeOffers", "SeeTemplates", "SeeTemplateVersions"}
     assert everywhere == described | {
         "SeePrices",
         "SeeZonalShifts",

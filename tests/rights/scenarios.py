@@ -172,6 +172,11 @@ def see_instances(account: RightsAccount) -> None:
         account.ec2(role).instances_of_cluster()
 
 
+def see_the_health_of_instances(account: RightsAccount) -> None:
+    for role in ("read", "act"):
+        assert account.ec2(role).unhealthy_instances() == ()
+
+
 def resolve_a_class(account: RightsAccount) -> None:
     selection = Selection(account.client("ec2", "act"), account.client("ssm", "act"))
     terms = (SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),)
@@ -260,7 +265,8 @@ def collect_profiles(account: RightsAccount) -> None:
 SCENARIOS: Mapping[str, Callable[[RightsAccount], None]] = {
     one.__name__.replace("_", " "): one
     for one in (
-        know_the_cluster, see_instances, resolve_a_class, refresh_the_catalog, follow_zonal_shifts,
+        know_the_cluster, see_instances, see_the_health_of_instances, resolve_a_class, refresh_the_catalog,
+        follow_zonal_shifts,
         launch, change_a_template,
         name_an_instance, terminate, collect_templates, keep_a_profile, collect_profiles,
     )

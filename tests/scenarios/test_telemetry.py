@@ -87,6 +87,10 @@ SCENARIOS = {
     "scenarios/lifecycle/disruption/test_interruptions_together.py": (
         "what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first",
     ),
+    "scenarios/lifecycle/disruption/test_instance_status.py": (
+        "a_scheduled_event_drains_the_node_as_its_message_would",
+        "volumes_in_trouble_are_said_and_the_node_is_kept",
+    ),
     "scenarios/lifecycle/disruption/test_node_repair.py": (
         "too_many_unhealthy_nodes_are_all_kept_and_it_is_said_until_fewer_are",
     ),

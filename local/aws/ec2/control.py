@@ -1,6 +1,7 @@
-"""Control routes about instances: list them, take spot capacity away, recommend a rebalance."""
+"""Control routes about instances: list them, take spot capacity away, recommend a rebalance, let checks fail."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from local.aws.control import InvalidRequest
@@ -17,6 +18,7 @@ NOTICE_SECONDS = 120.0
 def add(emulator: Emulator) -> None:
     emulator.route("GET", "/_local/instances", lambda _body, _query: _list(emulator))
     emulator.route("POST", "/_local/interrupt", lambda body, _: _interrupt(emulator, body))
+    emulator.route("POST", "/_local/status", lambda body, _: _set_status(emulator, body))
     emulator.route("POST", "/_local/rebalance", lambda body, _: _rebalance(emulator, body))
 
 
@@ -41,6 +43,18 @@ def _take_back(instances: Instances, instance_id: str) -> None:
 def _rebalance(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
     instance = _spot(emulator, body)
     events.emit_rebalance_recommendation(emulator, instance.id)
+    return {"instanceId": instance.id}
+
+
+def _set_status(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
+    """`impaired`: check → for how many seconds it has failed; `events`: as EC2 shows them. What is left out is well."""
+    instance = emulator.component(Instances).find(body["instanceId"])
+    if instance is None:
+        raise InvalidRequest(f"{body['instanceId']} is not an instance of this account")
+    now = datetime.now(UTC)
+    impaired = dict(body.get("impaired") or {})
+    instance.impaired_since = {check: now - timedelta(seconds=float(impaired[check])) for check in impaired}
+    instance.scheduled_events = [dict(event) for event in body.get("events") or ()]
     return {"instanceId": instance.id}
 
 

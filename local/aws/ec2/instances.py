@@ -80,6 +80,9 @@ class Instance:
     state: str = "pending"
     state_reason: tuple[str, str] = ("", "")
     state_changed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    #: Since when a status check fails, by its name in the answer: SystemStatus, InstanceStatus, AttachedEbsStatus.
+    impaired_since: dict[str, datetime] = field(default_factory=dict)
+    scheduled_events: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Instances:

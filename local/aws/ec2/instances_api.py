@@ -1,6 +1,7 @@
 """Instances over the EC2 API: describe, status, terminate, run."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from local.aws.calls.paging import page
@@ -96,18 +97,24 @@ def _reservations(emulator: Emulator, instances: Sequence[Instance]) -> list[dic
     return list(by_id.values())
 
 
+STATUS_CHECKS = {
+    "system-status.status": "SystemStatus",
+    "instance-status.status": "InstanceStatus",
+    "attached-ebs-status.status": "AttachedEbsStatus",
+}
+
+
 def _describe_status(emulator: Emulator, request: AwsRequest) -> AwsResponse:
-    """Every running instance is healthy and has no scheduled events."""
+    """A running instance is well, but for the checks and scheduled events that the control API gave it."""
     params = request.params
-    healthy: dict[str, Callable[[Instance], object]] = {
-        "instance-status.status": lambda _: "ok",
-        "system-status.status": lambda _: "ok",
-        "event.code": lambda _: None,
+    health: dict[str, Callable[[Instance], object]] = {
+        name: partial(_summary, check=check) for name, check in STATUS_CHECKS.items()
     }
+    health["event.code"] = lambda instance: [event["Code"] for event in instance.scheduled_events]
     instances = apply_filters(
         find_instances(emulator, params.get("InstanceIds") or []),
         params.get("Filters") or [],
-        values=_values(emulator) | healthy,
+        values=_values(emulator) | health,
     )
     if not params.get("IncludeAllInstances"):
         instances = [instance for instance in instances if instance.state == "running"]
@@ -115,16 +122,30 @@ def _describe_status(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     return request.reply({"InstanceStatuses": [_status(instance) for instance in some]} | token)
 
 
+def _summary(instance: Instance, check: str) -> str:
+    if instance.state != "running":
+        return "not-applicable"
+    return "impaired" if check in instance.impaired_since else "ok"
+
+
 def _status(instance: Instance) -> dict[str, Any]:
-    status = "ok" if instance.state == "running" else "not-applicable"
-    details = [{"Name": "reachability", "Status": "passed"}] if status == "ok" else []
     return {
         "InstanceId": instance.id,
         "AvailabilityZone": instance.launch.zone,
         "InstanceState": {"Name": instance.state, "Code": STATE_CODES[instance.state]},
-        "InstanceStatus": {"Status": status, "Details": details},
-        "SystemStatus": {"Status": status, "Details": details},
+        "Events": instance.scheduled_events,
+        **{check: _check(instance, check) for check in STATUS_CHECKS.values()},
     }
+
+
+def _check(instance: Instance, check: str) -> dict[str, Any]:
+    since, summary = instance.impaired_since.get(check), _summary(instance, check)
+    if summary == "not-applicable":
+        return {"Status": summary, "Details": []}
+    detail = {"Name": "reachability", "Status": "passed"}
+    if since is not None:
+        detail |= {"Status": "failed", "ImpairedSince": since.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {"Status": summary, "Details": [detail]}
 
 
 def _terminate(emulator: Emulator, request: AwsRequest) -> AwsResponse:

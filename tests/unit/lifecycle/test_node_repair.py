@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.lifecycle import node_repair
+from spotwright.lifecycle import instance_health, node_repair
 from spotwright.lifecycle.node_repair import NodeRepair, allowed_unhealthy, node_repairs
 from spotwright.model import labels
+from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, StatusCheck
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.karpenter.repair_policies import REPAIR_POLICIES, UnhealthyCondition, unhealthy_condition
@@ -143,3 +144,42 @@ def test_a_look_holds_for_this_condition_and_for_a_while() -> None:
     assert node_repair.looked_at(seen, later, NOW + MINUTE) is None, "it was healthy in between"
     for nonsense in ("", "Ready=False", "a/b/c", "////", "Ready=False/soon/later"):
         assert node_repair.looked_at(claim(nonsense), condition, NOW) is None
+
+
+def impaired(minutes: float, *checks: StatusCheck) -> InstanceStatus:
+    return InstanceStatus("i-sick", tuple(Impairment(check, NOW - minutes * MINUTE) for check in checks))
+
+
+def repaired_for(status: InstanceStatus, *nodes: Node, has_gate: bool = False) -> list[str]:
+    checks = instance_health.failing_checks([status])
+    repairs = node_repairs(nodes, now=NOW, failing_checks=checks, has_gate=has_gate)
+    return [each.condition.type for each in repairs if not each.obstacle and each.condition.repair_at <= NOW]
+
+
+@pytest.mark.parametrize("check", [StatusCheck.SYSTEM, StatusCheck.INSTANCE])
+def test_an_instance_that_ec2_calls_impaired_for_two_minutes_is_repaired_without_the_gate(check: StatusCheck) -> None:
+    sick_node = node("sick", Condition("Ready", "True"))
+    assert repaired_for(impaired(1.9, check), sick_node, *healthy(4)) == []
+    assert repaired_for(impaired(2, check), sick_node, *healthy(4)) == [check.value]
+    (repair,) = node_repairs((sick_node,), now=NOW, failing_checks=instance_health.failing_checks([impaired(2, check)]))
+    assert node_repair.description(repair.condition) == (
+        f"EC2 status check {check.value} is impaired since 2026-01-01T11:58:00Z, which is tolerated for 2 minutes"
+    )
+
+
+def test_volumes_in_trouble_are_reported_only() -> None:
+    status = impaired(30, StatusCheck.ATTACHED_EBS)
+    assert repaired_for(status, node("sick"), has_gate=True) == []
+    assert instance_health.volumes_impaired_since(status, NOW) == NOW - 30 * MINUTE
+    assert instance_health.volumes_impaired_since(impaired(1, StatusCheck.ATTACHED_EBS), NOW) is None
+
+
+def test_impaired_instances_and_unhealthy_nodes_count_together() -> None:
+    status = impaired(5, StatusCheck.SYSTEM)
+    sick_node = node("sick", Condition("Ready", "True"))
+    assert repaired_for(status, sick_node, node("other", sick(1)), *healthy(4)) == ["SystemStatus"]
+    assert repaired_for(status, sick_node, node("other", sick(1)), *healthy(3)) == []
+
+
+def test_without_the_gate_conditions_of_nodes_repair_nothing() -> None:
+    assert node_repairs((node("sick", sick(40)), *healthy(4)), now=NOW, has_gate=False) == ()

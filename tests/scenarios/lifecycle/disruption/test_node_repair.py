@@ -7,12 +7,10 @@ from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition
-from spotwright.model.snapshot import NODE_REPAIR, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.doorbells import Doorbell
-
-MINUTES = 60
+from tests.scenarios.lifecycle.disruption.sick_nodes import MINUTES, is_deleted, reasons, with_nodes
 
 
 @pytest.fixture
@@ -21,29 +19,12 @@ def repaired(world: World) -> World:
     return with_nodes(world, 6)
 
 
-def with_nodes(world: World, count: int, *, gates: tuple[str, ...] = (NODE_REPAIR,)) -> World:
-    world.settings = Settings(feature_gates=gates)
-    world.deploy(builders.pod("inflate", cpu_millicores=1800), count)
-    assert world.run(5 * MINUTES, until=lambda: len(world.running_pods()) == count)
-    world.run(60)
-    return world
-
-
 def fall_ill(world: World, claim: NodeClaim, kind: str = "KernelReady", *, status: str = "False") -> None:
     """The node monitoring agent, or the kubelet, reports the condition from now on."""
     node = world.cluster.find("nodes", claim.node_name)
     others = tuple(condition for condition in node.conditions if condition.type != kind)
     condition = Condition(kind, status, "Found", last_transition_time=world.clock.seconds())
     world.cluster.update("nodes", node.name, conditions=(*others, condition))
-
-
-def is_deleted(world: World, claim: NodeClaim) -> bool:
-    current = world.cluster.find("nodeclaims", claim.name)
-    return current is None or current.metadata.deletion_timestamp is not None
-
-
-def reasons(world: World, name: str) -> set[str]:
-    return {event.reason for event in world.cluster.events if event.name == name}
 
 
 @pytest.mark.parametrize(("kind", "minutes"), [("KernelReady", 30), ("AcceleratedHardwareReady", 10)])

@@ -1,14 +1,16 @@
 """Node repair: which Nodes were unhealthy for longer than is tolerated, and which of them may be replaced.
 
-Source: Karpenter v1.14 ``pkg/controllers/node/health``. Where more than a fifth of a NodePool's nodes are unhealthy,
-something else than the nodes is at fault, and none of them is repaired. Unlike Karpenter: Nodes that share an instance
-are left alone, and a condition must be seen twice, so that one is not taken for lasting that nobody could correct while
-the API server was out of reach.
+Source: Karpenter v1.14 ``pkg/controllers/node/health``; for instances that EC2 calls impaired, the AWS provider's
+``pkg/controllers/interruption``, here under the same limit. Where more than a fifth of a NodePool's nodes are
+unhealthy, something else than the nodes is at fault, and none of them is repaired. Unlike Karpenter: Nodes that share
+an instance are left alone, and a condition must be seen twice, so that none is taken for lasting that nobody could
+correct while the API server was out of reach.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -18,7 +20,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.repair_policies import UnhealthyCondition, is_unhealthy, unhealthy_condition
 from spotwright.model.kubernetes.meta import parse_time
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, instance_id
 
 ALLOWED_UNHEALTHY_PERCENT: Final = 20
 # A condition is looked at for the first time this long before its toleration ends.
@@ -41,31 +43,43 @@ class NodeRepair(msgspec.Struct, frozen=True):
         return self.node.name
 
 
-def is_due(node: Node, now: datetime) -> bool:
-    """Whether the Node is to be looked at: one of its conditions is tolerated for LOOK_AHEAD at most."""
-    condition = unhealthy_condition(node)
+def is_due(condition: UnhealthyCondition | None, now: datetime) -> bool:
+    """Whether a Node is to be looked at for this condition: it is tolerated for LOOK_AHEAD at most."""
     return condition is not None and condition.repair_at - LOOK_AHEAD <= now
 
 
 def node_repairs(
-    nodes: Collection[Node], *, now: datetime, shifted_zones: Collection[str] = ()
+    nodes: Collection[Node],
+    *,
+    now: datetime,
+    shifted_zones: Collection[str] = (),
+    failing_checks: Mapping[str, UnhealthyCondition] = MappingProxyType({}),
+    has_gate: bool = True,
 ) -> tuple[NodeRepair, ...]:
-    """By name. ``nodes``: all of the cluster; ``shifted_zones``: what is reported of nodes in them proves nothing."""
+    """By name. ``nodes``: all of the cluster; ``shifted_zones``: what is reported of nodes in them proves nothing.
+
+    ``failing_checks``: EC2's, by instance id. ``has_gate``: whether conditions of Nodes are a reason to repair them;
+    they count against the repair of others in any case.
+    """
     shared = Counter(node.provider_id for node in nodes)
-    due = [
-        NodeRepair(node, condition)
-        for node in nodes
-        if (condition := unhealthy_condition(node)) is not None
-        and is_due(node, now)
-        and node.provider_id
-        and shared[node.provider_id] == 1
-        and node.zone not in shifted_zones
-    ]
-    obstacles = {nodepool: _obstacle(nodes, nodepool) for nodepool in {repair.node.nodepool for repair in due}}
+    due = []
+    for node in nodes:
+        check = failing_checks.get(instance_id(node.provider_id))
+        condition = _most_urgent(unhealthy_condition(node) if has_gate else None, check)
+        is_alone = node.provider_id and shared[node.provider_id] == 1
+        if condition is not None and is_due(condition, now) and is_alone and node.zone not in shifted_zones:
+            due.append(NodeRepair(node, condition))
+    unhealthy = {node.name for node in nodes if is_unhealthy(node) or instance_id(node.provider_id) in failing_checks}
+    obstacles = {nodepool: _obstacle(nodes, unhealthy, nodepool) for nodepool in {each.node.nodepool for each in due}}
     return tuple(
         msgspec.structs.replace(repair, obstacle=obstacles[repair.node.nodepool])
         for repair in sorted(due, key=lambda repair: repair.name)
     )
+
+
+def _most_urgent(*conditions: UnhealthyCondition | None) -> UnhealthyCondition | None:
+    found = (condition for condition in conditions if condition is not None)
+    return min(found, key=lambda condition: (condition.repair_at, condition.type), default=None)
 
 
 def allowed_unhealthy(total: int) -> int:
@@ -73,10 +87,11 @@ def allowed_unhealthy(total: int) -> int:
     return -(-total * ALLOWED_UNHEALTHY_PERCENT // 100)
 
 
-def _obstacle(nodes: Iterable[Node], nodepool: str) -> str:
+def _obstacle(nodes: Iterable[Node], unhealthy_names: Collection[str], nodepool: str) -> str:
     """Karpenter's words, and the numbers. ``nodepool`` "" = the nodes of the whole cluster count."""
     counted = [node for node in nodes if not nodepool or node.nodepool == nodepool]
-    unhealthy, allowed = sum(map(is_unhealthy, counted)), allowed_unhealthy(len(counted))
+    unhealthy = sum(node.name in unhealthy_names for node in counted)
+    allowed = allowed_unhealthy(len(counted))
     if unhealthy <= allowed:
         return ""
     where = "the nodepool" if nodepool else "the cluster"
@@ -92,10 +107,8 @@ def deletion(condition: UnhealthyCondition) -> Deletion:
 
 def description(condition: UnhealthyCondition) -> str:
     minutes = int(condition.toleration.total_seconds() // 60)
-    return (
-        f"condition {condition.type} is {condition.status} since {_text(condition.since)}, which is tolerated for"
-        f" {minutes} minutes"
-    )
+    what = f"{condition.source} {condition.type} is {condition.status}"
+    return f"{what} since {_text(condition.since)}, which is tolerated for {minutes} minutes"
 
 
 def look(condition: UnhealthyCondition, now: datetime) -> str:

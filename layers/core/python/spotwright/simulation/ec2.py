@@ -13,6 +13,7 @@ import msgspec
 from spotwright.errors import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
+from spotwright.model.ec2.instance_status import InstanceStatus
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 
@@ -29,7 +30,8 @@ class FakeEc2:
     instances left by capacity reservation. ``free_addresses``: by subnet; absent = plenty, and an instance takes a
     single address. ``partitions``: how many a placement group has, by its id; the partition of an instance
     younger than ``partition_lag_seconds`` is not shown. ``lag_seconds``: an instance younger than that is not shown at
-    all. ``listed_ids``: the ids that lists show, None = all; reads by id see all.
+    all. ``listed_ids``: the ids that lists show, None = all; reads by id see all. ``statuses``: of instances that are
+    not well, by id.
     """
 
     def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
@@ -49,6 +51,7 @@ class FakeEc2:
         self.listed_ids: frozenset[str] | None = None
         self.instances: dict[str, Instance] = {}
         self.requests: list[Mapping[str, Any]] = []
+        self.statuses: dict[str, InstanceStatus] = {}
 
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
         body = json.dumps(request, sort_keys=True)
@@ -204,6 +207,11 @@ class FakeEc2:
     def instance(self, instance_id: str) -> Instance | None:
         self._effects.before_read("ec2", "instance")
         return next((instance for instance in self._visible() if instance.id == instance_id), None)
+
+    def unhealthy_instances(self) -> tuple[InstanceStatus, ...]:
+        self._effects.before_read("ec2", "unhealthy_instances")
+        running = {instance.id for instance in self._listed() if instance.state == "running"}
+        return tuple(self.statuses[id] for id in sorted(running & self.statuses.keys()))
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         for instance_id in instance_ids:

@@ -167,9 +167,16 @@ FINALIZED: Final = EventRow(
 
 UNHEALTHY: Final = EventRow(
     "Unhealthy", _WARNING, _NODE, "The node is replaced: {details}",
-    when="A condition of the Node was unhealthy for longer than is tolerated, and the feature gate NodeRepair is on."
-    " The NodeClaim is deleted, and its pods without regard to PodDisruptionBudgets.",
+    when="EC2 calls the instance impaired, or (feature gate NodeRepair) a condition of the Node is unhealthy, for"
+    " longer than is tolerated. The NodeClaim is deleted, and its pods without regard to PodDisruptionBudgets.",
     remedy="Nothing; if it happens to many nodes, look for what their instance types or AMI have in common.",
+)
+VOLUMES_IMPAIRED: Final = EventRow(
+    "AttachedEbsImpaired", _WARNING, ("nodes",),
+    "EC2 reports volumes of instance {instance} as impaired since {since}: the node is kept, they may be a pod's",
+    when="EC2's status check of attached volumes fails for longer than two minutes.",
+    remedy="Look at the instance's volumes; if it is the node's own, delete the NodeClaim.",
+    repeat_after=timedelta(minutes=15),
 )
 NODE_REPAIR_BLOCKED: Final = EventRow(
     "NodeRepairBlocked", _WARNING, ("nodes", "nodepools"), "{reason}",

@@ -168,7 +168,12 @@ DELETING_EXPIRED_NODECLAIM: Final = LogLine(
 )
 DELETING_UNHEALTHY_NODE: Final = LogLine(
     _INFO, "deleting unhealthy node", ("node", "nodeclaim", "nodepool", "condition", "status", "details"),
-    when="A condition of the Node was unhealthy for longer than is tolerated, and the feature gate NodeRepair is on.",
+    when="EC2 calls the instance impaired, or (feature gate NodeRepair) a condition of the Node is unhealthy, for"
+    " longer than is tolerated.",
+)
+INSTANCE_HAS_EVENT: Final = LogLine(
+    _INFO, "EC2 has scheduled an event for instance", ("instance", "node", "code", "not_before"),
+    when="A poll found the event; the NodeClaim is deleted as if the message of AWS Health about it had arrived.",
 )
 NODE_REPAIR_BLOCKED: Final = LogLine(
     _WARNING, "node repair is blocked", ("nodepool", "nodes", "reason"),

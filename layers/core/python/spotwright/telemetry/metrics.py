@@ -170,8 +170,20 @@ NODES_TERMINATED: Final = Metric(
     counted=(lines.DELETED_NODECLAIM,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
 )
 NODES_REPAIRED: Final = Metric(
-    "NodesRepaired", _COUNT, ("lifecycle",), "Unhealthy nodes that are replaced (feature gate NodeRepair).",
+    "NodesRepaired", _COUNT, ("lifecycle",), "Unhealthy nodes that are replaced.",
     counted=(lines.DELETING_UNHEALTHY_NODE,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
+)
+INSTANCES_SYSTEM_IMPAIRED: Final = Metric(
+    "InstancesSystemImpaired", _COUNT, ("sweep",), "Instances whose host EC2 calls impaired, once a minute.",
+)
+INSTANCES_INSTANCE_IMPAIRED: Final = Metric(
+    "InstancesInstanceImpaired", _COUNT, ("sweep",), "Instances that EC2 calls impaired themselves, once a minute.",
+)
+INSTANCES_EBS_IMPAIRED: Final = Metric(
+    "InstancesEbsImpaired", _COUNT, ("sweep",), "Instances with volumes that EC2 calls impaired, once a minute.",
+)
+INSTANCES_WITH_EVENT: Final = Metric(
+    "InstancesWithEvent", _COUNT, ("sweep",), "Instances for which EC2 has scheduled an event, once a minute.",
 )
 NODE_REPAIRS_BLOCKED: Final = Metric(
     "NodeRepairsBlocked", _COUNT, ("lifecycle",), "Unhealthy nodes that wait because too many of their pool are.",

@@ -34,12 +34,16 @@ REPAIR_POLICIES: Final = (
 
 
 class UnhealthyCondition(msgspec.Struct, frozen=True):
-    """A condition of a Node that a policy names. ``since``: when its status changed; ``toleration``: the policy's."""
+    """A condition of a Node that a policy names. ``since``: when its status changed; ``toleration``: the policy's.
+
+    ``source``: what the type is a name of.
+    """
 
     type: str
     status: str
     since: datetime
     toleration: timedelta
+    source: str = "condition"
 
     @property
     def repair_at(self) -> datetime:

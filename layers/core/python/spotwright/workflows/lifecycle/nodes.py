@@ -6,6 +6,7 @@ from typing import Final
 from spotwright.lifecycle import node_repair
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.repair_policies import unhealthy_condition
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import NODE_REPAIR
@@ -34,7 +35,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
         event = events.DUPLICATE_NODECLAIMS(names=", ".join(sorted(claim.name for claim in claims)))
         for kind, metadata in (("nodes", node.metadata), *(("nodeclaims", claim.metadata) for claim in claims)):
             ports.cluster.record_event(kind, metadata, event, now=now)
-    if NODE_REPAIR in ports.settings.feature_gates and node_repair.is_due(node, now):
+    if NODE_REPAIR in ports.settings.feature_gates and node_repair.is_due(unhealthy_condition(node), now):
         ring_lifecycle(ports, "repair", [""])
     for claim in claims:
         if claim.node_name not in ("", name) and ports.cluster.node(claim.node_name) is not None:

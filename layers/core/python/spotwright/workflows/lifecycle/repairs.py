@@ -1,4 +1,4 @@
-"""Node repair: the NodeClaims of Nodes that stay unhealthy are deleted, and their pods without their budgets' leave.
+"""Node repair: NodeClaims of Nodes or instances that stay unhealthy are deleted, their pods without asking budgets.
 
 All Nodes are looked at together, since too many unhealthy ones keep each other from being repaired. Before a NodeClaim
 is deleted its Node is read again by name.
@@ -10,21 +10,33 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
+from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.errors import Conflict, NotFound
-from spotwright.lifecycle import node_repair
+from spotwright.lifecycle import instance_health, node_repair
 from spotwright.lifecycle.node_repair import LOOK_AHEAD, SECOND_LOOK, NodeRepair
 from spotwright.model import labels
+from spotwright.model.ec2.instance_status import InstanceStatus, ScheduledEvent
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.repair_policies import UnhealthyCondition, unhealthy_condition
 from spotwright.model.kubernetes.meta import parse_time
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import NODE_REPAIR
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import delete_claim, for_each, log, request_planning, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import (
+    delete_claim,
+    for_each,
+    log,
+    request_planning,
+    ring_lifecycle,
+    ring_notices,
+)
 from spotwright.workflows.lifecycle.nodes import claims_of_node
 from spotwright.workflows.lifecycle.zonal_shifts import shifted_zones
 from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 
 # So many Nodes of a NodePool are told that their repair is blocked; the others wait for the same reason.
 NODES_TOLD: Final = 20
@@ -33,11 +45,19 @@ NODES_TOLD: Final = 20
 def repair_nodes(ports: LifecyclePorts, *, now: datetime) -> None:
     """Repair every Node that is due and may be repaired, and ring for those that are due soon.
 
-    Nothing is done without the feature gate, nor while the cluster is paused, when nothing would be launched instead.
+    Nothing is repaired while the cluster is paused, when nothing would be launched instead.
     """
-    if NODE_REPAIR not in ports.settings.feature_gates or ports.state.cluster().paused:
+    if ports.state.cluster().paused:
         return
-    repairs = node_repair.node_repairs(ports.cluster.nodes(), now=now, shifted_zones=shifted_zones(ports))
+    nodes, statuses = ports.cluster.nodes(), ports.ec2.unhealthy_instances()
+    _report_statuses(ports, nodes, statuses, now)
+    repairs = node_repair.node_repairs(
+        nodes,
+        now=now,
+        shifted_zones=shifted_zones(ports),
+        failing_checks=instance_health.failing_checks(statuses),
+        has_gate=NODE_REPAIR in ports.settings.feature_gates,
+    )
     _report_blocked(ports, [repair for repair in repairs if repair.obstacle], now)
     waits: list[timedelta] = []
 
@@ -53,6 +73,49 @@ def repair_nodes(ports: LifecyclePorts, *, now: datetime) -> None:
         soon = [wait for wait in waits if timedelta(0) < wait <= LOOK_AHEAD]
         if soon:
             ring_lifecycle(ports, "repair", [""], delay_seconds=math.ceil(min(soon).total_seconds()))
+
+
+def _report_statuses(
+    ports: LifecyclePorts, nodes: Iterable[Node], statuses: Iterable[InstanceStatus], now: datetime
+) -> None:
+    """An event for volumes in trouble, and a notice for what EC2 has scheduled, as if its message had arrived."""
+    by_instance = {
+        instance_id(node.provider_id): node for node in nodes if labels.FINALIZER in node.metadata.finalizers
+    }
+    for status in statuses:
+        node = by_instance.get(status.instance_id)
+        if node is None:
+            continue
+        since = instance_health.volumes_impaired_since(status, now)
+        if since is not None:
+            event = events.VOLUMES_IMPAIRED(instance=status.instance_id, since=since.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            ports.cluster.record_event("nodes", node.metadata, event, now=now)
+        for scheduled in status.events[:1]:
+            _give_notice(ports, node, status.instance_id, scheduled, now)
+
+
+def _give_notice(ports: LifecyclePorts, node: Node, instance: str, scheduled: ScheduledEvent, now: datetime) -> None:
+    """Once: an earlier notice of the instance is at least as urgent, unless it was a mere recommendation."""
+    row = NoticeRow(
+        instance_id=instance,
+        cluster=ports.cluster.name,
+        kind=NoticeKind.SCHEDULED_CHANGE,
+        deadline=epoch_ms(scheduled.not_before) if scheduled.not_before else 0,
+        created=epoch_ms(now),
+        due=epoch_ms(now),
+    )
+    existing = ports.state.notice(instance)
+    if existing is not None and existing.kind != NoticeKind.REBALANCE_RECOMMENDATION:
+        return
+    if existing is not None:
+        ports.state.save(msgspec.structs.replace(row, version=existing.version))
+    if existing is not None or ports.state.create(row):
+        not_before = scheduled.not_before.isoformat() if scheduled.not_before else ""
+        log_line(
+            log, log_lines.INSTANCE_HAS_EVENT,
+            instance=instance, node=node.name, code=scheduled.code, not_before=not_before,
+        )  # fmt: skip
+        ring_notices(ports, [instance])
 
 
 def _report_blocked(ports: LifecyclePorts, blocked: Iterable[NodeRepair], now: datetime) -> None:
@@ -79,8 +142,8 @@ def _step(ports: LifecyclePorts, repair: NodeRepair, now: datetime) -> timedelta
     node = ports.cluster.node(repair.name)
     if node is None or node.metadata.uid != repair.node.metadata.uid:
         return timedelta(0)
-    condition, claim = unhealthy_condition(node), _claim_of(ports, node)
-    if condition is None or claim is None or not node_repair.is_due(node, now):
+    condition, claim = _current_condition(repair, node), _claim_of(ports, node)
+    if condition is None or claim is None or not node_repair.is_due(condition, now):
         return timedelta(0)
     if claim.metadata.deletion_timestamp is not None and _ends_now(claim, now):
         return timedelta(0)
@@ -92,6 +155,12 @@ def _step(ports: LifecyclePorts, repair: NodeRepair, now: datetime) -> timedelta
     if wait <= timedelta(0):
         _repair(ports, node, claim, condition, now)
     return wait
+
+
+def _current_condition(repair: NodeRepair, node: Node) -> UnhealthyCondition | None:
+    """What EC2 said is as new as the Node; a condition of the Node may have cleared since all were listed."""
+    is_of_ec2 = repair.condition.type in instance_health.REPAIRED_CHECKS
+    return repair.condition if is_of_ec2 else unhealthy_condition(node)
 
 
 def _claim_of(ports: LifecyclePorts, node: Node) -> NodeClaim | None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
+from spotwright.model.ec2.instance_status import InstanceStatus
 
 
 class Ec2Port(Protocol):
@@ -30,6 +31,10 @@ class Ec2Port(Protocol):
 
     def instance(self, instance_id: str) -> Instance | None:
         """A direct read by id; None only when EC2 itself says NotFound."""
+        ...
+
+    def unhealthy_instances(self) -> tuple[InstanceStatus, ...]:
+        """The instances of the region, of any cluster and of none, that have a failing check or a scheduled event."""
         ...
 
     def terminate(self, instance_ids: Sequence[str]) -> None:

@@ -12,13 +12,15 @@ from typing import Final
 
 import msgspec
 
-from spotwright.lifecycle import liveness, node_repair, reservation_expiration
+from spotwright.errors import ApiError
+from spotwright.lifecycle import instance_health, liveness, node_repair, reservation_expiration
 from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.karpenter.repair_policies import unhealthy_condition
 from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
@@ -42,6 +44,8 @@ COMPARISON_MINUTES: Final = 2
 LISTING_MINUTES: Final = 10
 # The taint that the forwarder tolerates (manifests/forwarder.yaml).
 _ADD_ONS: Final = "CriticalAddonsOnly"
+# Beside the names of status checks: an instance for which EC2 has scheduled something.
+SCHEDULED_EVENT: Final = "ScheduledEvent"
 # Doorbells for what is due this soon are sent now, with the exact delay.
 HORIZON_SECONDS: Final = 60
 
@@ -64,7 +68,8 @@ class SweepResult(msgspec.Struct, frozen=True):
     ``oldest_pending_seconds``: age of the oldest pending pod, 0 = none. Of a scheduled poll only:
     ``nodepools_not_ready``; ``forwarder_silent``: nodes are Ready that it could run on, and it writes no heartbeat;
     ``nodes_by_capacity_type``: NodeClaims by capacity type, and ``price_picousd_per_hour`` of all of them by the
-    present catalog.
+    present catalog; ``instances_in_trouble``: of NodeClaims, by EC2's status check, and SCHEDULED_EVENT, or empty
+    with EC2's error, ``status_error``.
     """
 
     pending_pods: int = 0
@@ -76,6 +81,8 @@ class SweepResult(msgspec.Struct, frozen=True):
     nodepools_not_ready: int = 0
     forwarder_silent: bool = False
     nodes_by_capacity_type: dict[str, int] = {}
+    instances_in_trouble: dict[str, int] = {}
+    status_error: str = ""
     price_picousd_per_hour: int = 0
 
 
@@ -110,7 +117,7 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         ports.doorbells.ring("lifecycle", unsettled)
     if scheduled:
         _ring_expiring(ports.doorbells, name, claims, now)
-        if any(node_repair.is_due(node, now) for node in view.nodes):
+        if any(node_repair.is_due(unhealthy_condition(node), now) for node in view.nodes):
             ports.doorbells.ring("lifecycle", [Doorbell(name, "repair")])
         if RESERVED_CAPACITY in ports.settings.feature_gates:
             _ring_reserved(ports.doorbells, name, claims, classes)
@@ -132,10 +139,13 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     )
     if not scheduled:
         return result
+    troubles, status_error = _ring_unhealthy_instances(ports, claims, now) if claims else ({}, "")
     result = msgspec.structs.replace(
         result,
         nodepools_not_ready=sum(_is_unready(pool.conditions, pool.metadata.generation) for pool in pools),
         forwarder_silent=not forwarder_alive and _has_node_for_forwarder(ports),
+        instances_in_trouble=troubles,
+        status_error=status_error,
     )
     return _with_price(result, claims, ports.catalogs.read(ports.state.catalog_key()))
 
@@ -263,6 +273,30 @@ def _ring_lost_instances(ports: SweepPorts, view: ClusterView) -> None:
     ]
     if lost:
         ports.doorbells.ring("lifecycle", lost)
+
+
+def _ring_unhealthy_instances(
+    ports: SweepPorts, claims: tuple[NodeClaim, ...], now: datetime
+) -> tuple[dict[str, int], str]:
+    """Ring if an instance of a claim is in trouble for about as long as is tolerated; how many are, by what it is.
+
+    Or EC2's error: the rest of the sweep counts all the same, and the next one asks again.
+    """
+    launched = {instance_id(claim.provider_id) for claim in claims if claim.is_managed} - {""}
+    try:
+        statuses = [status for status in ports.ec2.unhealthy_instances() if status.instance_id in launched]
+    except ApiError as failure:
+        return {}, f"{failure.code}: {failure}"
+    if any(
+        status.events
+        or node_repair.is_due(instance_health.failing_check(status), now)
+        or instance_health.volumes_impaired_since(status, now) is not None
+        for status in statuses
+    ):
+        ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "repair")])
+    troubles = Counter(impairment.check.value for status in statuses for impairment in status.impairments)
+    troubles[SCHEDULED_EVENT] = sum(bool(status.events) for status in statuses)
+    return dict(troubles), ""
 
 
 def _ring_reserved(

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from spotwright.adapters.aws.ec2.codecs.instance import decode_fleet_error, decode_fleet_instances, decode_instance
+from spotwright.adapters.aws.ec2.codecs.instance_status import EVENT_CODES, decode_instance_status
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError, Conflict, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
+from spotwright.model.ec2.instance_status import InstanceStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 PAGE_SIZE: Final = 1000
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html: values of a filter, at most.
 _FILTER_VALUES: Final = 200
+_TROUBLE: Final = {
+    "system-status.status": ("impaired",),
+    "instance-status.status": ("impaired",),
+    "attached-ebs-status.status": ("impaired",),
+    "event.code": EVENT_CODES,
+}
 _LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
@@ -168,6 +176,19 @@ class Ec2:
         if not instances:
             raise Unavailable(f"DescribeInstances {instance_id}: an empty answer, which says nothing")
         return instances[0]
+
+    def unhealthy_instances(self) -> tuple[InstanceStatus, ...]:
+        """Filters of different names are ANDed, so that each kind of trouble is a call."""
+        found: dict[str, InstanceStatus] = {}
+        for name, values in _TROUBLE.items():
+            with translate_errors("DescribeInstanceStatus"):
+                pages = self._client.get_paginator("describe_instance_status").paginate(
+                    Filters=[{"Name": name, "Values": list(values)}], PaginationConfig={"PageSize": PAGE_SIZE}
+                )
+                for page in pages:
+                    for status in page["InstanceStatuses"]:
+                        found[status["InstanceId"]] = decode_instance_status(status)
+        return tuple(found[id] for id in sorted(found) if found[id].impairments or found[id].events)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         with translate_errors("TerminateInstances"):
