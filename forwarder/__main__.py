@@ -42,14 +42,18 @@ logger = logging.getLogger("forwarder")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line, with whatever a record carries as ``extra``."""
+    """One JSON object per line, with the cluster's name and whatever a record carries as ``extra``."""
 
     _STANDARD = frozenset(vars(logging.makeLogRecord({})))
+
+    def __init__(self, cluster: str = "") -> None:
+        super().__init__()
+        self._always = {"cluster": cluster} if cluster else {}
 
     def format(self, record: logging.LogRecord) -> str:
         extra = {name: value for name, value in vars(record).items() if name not in self._STANDARD | {"message"}}
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        line = {"level": record.levelname, "time": at, "message": record.getMessage(), **extra}
+        line = {"level": record.levelname, "time": at, "message": record.getMessage(), **self._always, **extra}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(line, enc_hook=str).decode()
@@ -145,7 +149,7 @@ def _watch_or_exit(
 
 def _log_to_stdout() -> None:
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLines(os.environ.get("SPOTWRIGHT_CLUSTER", "")))
     logging.basicConfig(level=os.environ.get("LOG_LEVEL", "INFO").upper(), handlers=[handler])
     logging.getLogger("botocore").setLevel(logging.WARNING)
 

@@ -53,7 +53,9 @@ def logs_page() -> str:
         "Every function writes JSON lines to its log group, the forwarder to its pod's log. Messages are Karpenter's"
         " where Karpenter logs the same. In CloudWatch Logs Insights:"
         ' `filter message = "launched nodeclaim" | stats avg(seconds) by instance_type`. Lines of level DEBUG need'
-        " `POWERTOOLS_LOG_LEVEL=DEBUG`.",
+        " `POWERTOOLS_LOG_LEVEL=DEBUG`. Beside its own fields a line that is about a cluster carries `cluster`; one"
+        " about a launch, or a NodeClaim that was launched, also `launch` and `decision`, from which it comes; one"
+        " about a disruption `decision`.",
         _table(
             ("Message", "Level", "Fields", "When", "What to do"),
             map(_line_cells, sorted(tables.log_line_rows().values(), key=lambda line: line.message)),

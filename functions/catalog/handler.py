@@ -9,6 +9,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
 from spotwright.composition import catalog_clients, cluster_clients
+from spotwright.log_metrics import write_library_lines
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
@@ -17,6 +18,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
 metrics = Metrics()
+write_library_lines(logger)
 
 
 @logger.inject_lambda_context

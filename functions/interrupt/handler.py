@@ -12,6 +12,7 @@ from spotwright import settings, sqs_batch
 from spotwright.aws.interruption_messages import Notice, parse_notice
 from spotwright.composition import interrupt_clients
 from spotwright.errors import ApiError, InvalidRequest
+from spotwright.log_metrics import write_library_lines
 from spotwright.model.quoting import quote
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
@@ -23,6 +24,7 @@ LAST_SECONDS = 2
 
 logger = Logger()
 metrics = Metrics()
+write_library_lines(logger, "spotwright.interrupt")
 
 
 @logger.inject_lambda_context

@@ -10,6 +10,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
+from spotwright.log_metrics import write_library_lines
 from spotwright.model import labels
 from spotwright.model.ec2.instance_status import StatusCheck
 from spotwright.telemetry import log_lines
@@ -33,6 +34,7 @@ TROUBLE_METRICS = (
 
 logger = Logger()
 metrics = Metrics()
+write_library_lines(logger)
 
 
 @logger.inject_lambda_context

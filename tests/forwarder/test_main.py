@@ -1,6 +1,7 @@
 """How the forwarder's process starts, stops, and ends when it can no longer see."""
 
 import importlib
+import json
 import logging
 import os
 import threading
@@ -75,3 +76,9 @@ def test_where_its_address_is_taken_metrics_are_served_on_a_free_port(
             other.shutdown()
         taken.shutdown()
     assert messages(caplog) == [log_lines.METRICS_ADDRESS_UNAVAILABLE.message]
+
+
+def test_every_line_names_the_cluster(main: ModuleType) -> None:
+    record = logging.makeLogRecord({"msg": "sent doorbells", "levelname": "INFO", "doorbells": 2})
+    line = json.loads(main.JsonLines("blue").format(record))
+    assert (line["cluster"], line["message"], line["doorbells"]) == ("blue", "sent doorbells", 2)

@@ -7,8 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from spotwright.composition import cluster_clients, interrupt_clients
+from spotwright.log_metrics import SHARED_LOGGERS
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+
+
+@pytest.fixture(autouse=True)
+def library_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that is loaded takes the library's loggers for its own; after the test they are as before."""
+    for name in (*SHARED_LOGGERS, "spotwright.interrupt", "spotwright.lifecycle", "spotwright.planning"):
+        logger = logging.getLogger(name)
+        monkeypatch.setattr(logger, "propagate", logger.propagate)
+        monkeypatch.setattr(logger, "handlers", list(logger.handlers))
+        monkeypatch.setattr(logger, "level", logger.level)
 
 
 @pytest.fixture
@@ -25,9 +36,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Spotwright")
     cluster_clients._environment.cache_clear()
-    said = logging.getLogger("spotwright.lifecycle")
-    monkeypatch.setattr(said, "propagate", said.propagate)
-    monkeypatch.setattr(said, "handlers", list(said.handlers))
     monkeypatch.setattr(cluster_clients, "ports", lambda cluster: {made.cluster.name: made.ports}[cluster])
     monkeypatch.setattr(interrupt_clients, "ports", lambda environment: {made.cluster.name: made.ports})
     monkeypatch.setattr(interrupt_clients, "instances", lambda: made.ports.ec2)

@@ -206,13 +206,13 @@ def test_of_an_instance_that_ec2_does_not_list_every_cluster_is_told(cell: dict[
 
 @pytest.mark.parametrize("error", [Unavailable("read timeout"), Throttled("slow down"), Denied("no")])
 def test_while_ec2_does_not_say_every_cluster_is_told(
-    cell: dict[str, World], world: World, error: ApiError, caplog: pytest.LogCaptureFixture
+    cell: dict[str, World], world: World, error: ApiError, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tagged(world, "i-1", **{"eks:eks-cluster-name": "blue"})
     world.effects.inject(Fault("ec2", "instances_by_id", error))
     assert failed_messages(load_handler("interrupt", world).handler(sqs_event([envelope(SPOT)]), Context())) == []
     assert told(cell) == cell.keys()
-    assert "every cluster of the cell is told" in caplog.text
+    assert "every cluster of the cell is told" in capsys.readouterr().out
 
 
 def test_a_batch_asks_ec2_once(cell: dict[str, World], world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from spotwright.decisions.decision import decode_decision
 from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.log_metrics import SHARED_LOGGERS
 from spotwright.model.karpenter.nodeclass import AMI
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Metric
 from spotwright.telemetry.tables import metric_rows
@@ -43,8 +45,35 @@ def test_a_decision_is_bought_and_said(world: World, capsys: pytest.CaptureFixtu
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     (launched,) = [line for line in lines if line.get("message") == "launched nodeclaim"]
     assert launched["nodeclaim"] == world.claims()[0].name
+    assert launched["cluster"] == world.cluster.name
+    assert launched["launch"]
+    assert launched["decision"]
     assert any(line.get("NodeClaimsLaunched") == [1.0] and line.get("cluster") == world.cluster.name for line in lines)
     assert any("DecisionToFleetSeconds" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        *(
+            (function, name)
+            for function in ("provision", "lifecycle", "disrupt", "sweep", "interrupt")
+            for name in SHARED_LOGGERS
+        ),
+        *((function, "spotwright.planning") for function in ("provision", "lifecycle", "disrupt")),
+        ("lifecycle", "spotwright.lifecycle"),
+        ("interrupt", "spotwright.interrupt"),
+    ],
+)
+def test_the_librarys_lines_are_written_as_the_functions_own(
+    world: World, capsys: pytest.CaptureFixture[str], function: str, name: str
+) -> None:
+    """By the runtime's own handler they would lose their fields."""
+    load_handler(function, world)
+    capsys.readouterr()
+    log_line(logging.getLogger(name), log_lines.CALL_THROTTLED, call="RunInstances", error="slow down")
+    (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (line["message"], line["call"]) == (log_lines.CALL_THROTTLED.message, "RunInstances")
 
 
 @pytest.mark.parametrize("metric", COUNTED, ids=lambda metric: metric.name)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spotwright.log_metrics import SHARED_LOGGERS
 from spotwright.telemetry.rows import EventRow, LogLine
 from spotwright.telemetry.tables import event_rows, log_line_rows, metric_rows, prometheus_rows
 
@@ -152,3 +153,9 @@ def test_every_row_is_named_somewhere() -> None:
     }
     counted = {name for name, metric in metric_rows().items() if metric.counted}
     assert rows.keys() - named - counted == set()
+
+
+def test_every_logger_of_the_library_is_one_that_functions_write() -> None:
+    named = {name for path in sources() for name in re.findall(r'getLogger\("(spotwright[^"]*)"\)', path.read_text())}
+    handlers = "".join(path.read_text() for path in (ROOT / "functions").glob("*/handler.py"))
+    assert named == {*SHARED_LOGGERS, *re.findall(r'"(spotwright\.[a-z]+)"', handlers)}

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from spotwright.telemetry import events, log_lines
-from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.emit import log_context, log_line
 from spotwright.telemetry.rows import EventType, Level, Unit
 from spotwright.telemetry.tables import event_rows, log_line_rows, metric_rows, prometheus_rows
 
@@ -70,3 +70,16 @@ def test_metrics_count_lines_that_state_what_they_count() -> None:
     for metric in metric_rows().values():
         assert all(not metric.counted_field or metric.counted_field in line.fields for line in metric.counted)
         assert (metric.unit is Unit.SECONDS) == metric.name.endswith("Seconds")
+
+
+def test_lines_carry_the_fields_of_the_contexts_around_them_and_their_own_go_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, logger=LOG.name):
+        with log_context(launch="l1", decision="d1", node="other"):
+            with log_context(launch="", decision="d2"):
+                log_line(LOG, log_lines.DELETED_NODE, node="a")
+            log_line(LOG, log_lines.DELETED_NODE, node="b")
+        log_line(LOG, log_lines.DELETED_NODE, node="c")
+    found = [[vars(record).get(name) for name in ("node", "launch", "decision")] for record in caplog.records]
+    assert found == [["a", "l1", "d2"], ["b", "l1", "d1"], ["c", None, None]]

@@ -10,6 +10,9 @@ from spotwright.telemetry.emit import add_metric
 from spotwright.telemetry.rows import Metric, Unit
 from spotwright.telemetry.tables import metric_rows
 
+# Of what every function is composed of.
+SHARED_LOGGERS: Final = ("spotwright.composition", "spotwright.memory")
+
 _METRICS_BY_MESSAGE: Final[dict[str, list[Metric]]] = {}
 for _metric in metric_rows().values():
     for _line in _metric.counted:
@@ -40,13 +43,20 @@ class LogMetrics(logging.Handler):
         self.durations.clear()
 
 
+def write_library_lines(logger: Logger, *workflows: str) -> None:
+    """Let ``workflows``, and what every function uses, write as the function's own logger. Once per process."""
+    for name in (*workflows, *SHARED_LOGGERS):
+        library_logger = logging.getLogger(name)
+        library_logger.setLevel(logger.log_level)
+        # The runtime's own handler at the root would write each line a second time, without its fields.
+        library_logger.propagate = False
+        library_logger.handlers = list(logger.handlers)
+
+
 def count_log_lines(logger: Logger, *workflows: str) -> LogMetrics:
-    """Let the library's loggers ``workflows`` write as the function's own, and count their lines. Once per process."""
+    """The same, and count the lines of the loggers ``workflows``."""
+    write_library_lines(logger, *workflows)
     counter = LogMetrics()
     for workflow in workflows:
-        workflow_logger = logging.getLogger(workflow)
-        workflow_logger.setLevel(logger.log_level)
-        # The runtime's own handler at the root would write each line a second time.
-        workflow_logger.propagate = False
-        workflow_logger.handlers = [*logger.handlers, counter]
+        logging.getLogger(workflow).addHandler(counter)
     return counter

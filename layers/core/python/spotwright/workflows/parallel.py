@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from typing import Final
 
 # As many connections as the clients keep open; more would wait for each other.
@@ -9,12 +10,15 @@ CALLS_AT_ONCE: Final = 10
 
 
 def in_parallel[T, R](work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """``work`` of every item, in the items' order. After a failure nothing more is begun, and it is raised."""
+    """``work`` of every item, in the items' order, in the caller's context.
+
+    After a failure nothing more is begun, and it is raised.
+    """
     waiting = tuple(items)
     if len(waiting) < 2:
         return [work(item) for item in waiting]
     with ThreadPoolExecutor(min(CALLS_AT_ONCE, len(waiting))) as threads:
-        calls = [threads.submit(work, item) for item in waiting]
+        calls = [threads.submit(copy_context().run, work, item) for item in waiting]
         try:
             for call in as_completed(calls):
                 call.result()

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -17,7 +17,7 @@ from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.telemetry import log_lines
-from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.emit import log_context, log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -38,6 +38,12 @@ class HasName(Protocol):
 
 
 log: Final = logging.getLogger("spotwright.lifecycle")
+
+
+def log_claim(claim: NodeClaim) -> AbstractContextManager[None]:
+    """Lines inside carry the launch and the decision that the claim comes from."""
+    annotations = claim.metadata.annotations
+    return log_context(launch=annotations.get(labels.LAUNCH, ""), decision=annotations.get(labels.DECISION, ""))
 
 
 def for_each[T: HasName](kind: str, objects: Iterable[T], step: Callable[[T], object]) -> None:
@@ -129,10 +135,11 @@ def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion) -> No
     """Delete a claim by its uid, and ring for its termination."""
     if claim.metadata.deletion_timestamp is None:
         ports.cluster.delete("nodeclaims", claim.metadata)
-        log_line(
-            log, log_lines.DELETING_NODECLAIM,
-            nodeclaim=claim.name, nodepool=claim.nodepool, reason=cause.reason, details=cause.message,
-        )  # fmt: skip
+        with log_claim(claim):
+            log_line(
+                log, log_lines.DELETING_NODECLAIM,
+                nodeclaim=claim.name, nodepool=claim.nodepool, reason=cause.reason, details=cause.message,
+            )  # fmt: skip
     ring_next_tick(ports, claim.name, 1, within_seconds=0)
 
 

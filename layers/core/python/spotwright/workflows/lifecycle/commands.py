@@ -15,12 +15,13 @@ from spotwright.lifecycle.steps import ConditionChange, Deletion, false_conditio
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.telemetry import events, log_lines
-from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.emit import log_context, log_line
 from spotwright.workflows.lifecycle.actions import (
     cordon,
     delete_claim,
     for_each,
     log,
+    log_claim,
     nodes_of,
     ring_lifecycle,
     uncordon,
@@ -44,6 +45,12 @@ def step_command(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
     row = ports.state.command(id)
     if row is None or row.phase in ("proposed", "done", "aborted"):
         return
+    with log_context(decision=row.decision):
+        _step(ports, row, now)
+
+
+def _step(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
+    id = row.id
     try:
         if row.phase == "planned":
             row = _taint_candidates(ports, row, now)
@@ -94,7 +101,8 @@ def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, n
         node = cordon(ports, node)
         pods = ports.cluster.pods(node=node.name)
         if row.reason == emptiness.REASON and any(emptiness.keeps_node(pod, ports.settings) for pod in pods):
-            log_line(log, log_lines.NODE_NOT_EMPTY, nodeclaim=claim.name, node=node.name)
+            with log_claim(claim):
+                log_line(log, log_lines.NODE_NOT_EMPTY, nodeclaim=claim.name, node=node.name)
             uncordon(ports, node)
             return False
     update_conditions(ports, claim, [ConditionChange("DisruptionReason", "True", row.reason)], now=now)

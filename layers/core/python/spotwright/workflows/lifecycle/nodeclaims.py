@@ -27,6 +27,7 @@ from spotwright.workflows.lifecycle.actions import (
     delete_claim,
     has_disrupted_taint,
     log,
+    log_claim,
     nodes_of,
     other_claims,
     record_events,
@@ -70,6 +71,19 @@ def step_nodeclaim(
     claim = ports.cluster.nodeclaim(name)
     if claim is None or not claim.is_managed:
         return
+    with log_claim(claim):
+        _step(ports, claim, to_terminate, now, ticks, node)
+
+
+def _step(
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    to_terminate: list[InstanceTermination],
+    now: datetime,
+    ticks: int,
+    node: Node | None,
+) -> None:
+    name = claim.name
     starts = claim.metadata.deletion_timestamp is not None and not any(
         find_condition(claim.conditions, type) for type in _TERMINATION_CONDITIONS
     )

@@ -19,7 +19,7 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.telemetry import log_lines
-from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.emit import log_context, log_line
 from spotwright.workflows.lifecycle.actions import log, request_planning
 from spotwright.workflows.planning import nominated_pods
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -154,4 +154,5 @@ def _close(ports: LifecyclePorts, row: NominationRow, phase: str, bound: int, no
         after = msgspec.structs.replace(row, phase=phase, due=0, pods={}, moving_pods={})
     ports.state.save(after)
     if row.pods:
-        log_line(log, log_lines.NOMINATION_ENDED, nodeclaim=row.claim, planned=len(row.pods), bound=bound)
+        with log_context(launch=row.launch):
+            log_line(log, log_lines.NOMINATION_ENDED, nodeclaim=row.claim, planned=len(row.pods), bound=bound)

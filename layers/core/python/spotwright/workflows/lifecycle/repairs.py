@@ -29,6 +29,7 @@ from spotwright.workflows.lifecycle.actions import (
     delete_claim,
     for_each,
     log,
+    log_claim,
     request_planning,
     ring_lifecycle,
     ring_notices,
@@ -181,11 +182,12 @@ def _repair(ports: LifecyclePorts, node: Node, claim: NodeClaim, condition: Unhe
     """
     if claim.metadata.deletion_timestamp is None:
         deletion = node_repair.deletion(condition)
-        log_line(
-            log, log_lines.DELETING_UNHEALTHY_NODE,
-            node=node.name, nodeclaim=claim.name, nodepool=claim.nodepool,
-            condition=condition.type, status=condition.status, details=deletion.message,
-        )  # fmt: skip
+        with log_claim(claim):
+            log_line(
+                log, log_lines.DELETING_UNHEALTHY_NODE,
+                node=node.name, nodeclaim=claim.name, nodepool=claim.nodepool,
+                condition=condition.type, status=condition.status, details=deletion.message,
+            )  # fmt: skip
         delete_claim(ports, claim, deletion)
         for kind, metadata in (("nodes", node.metadata), ("nodeclaims", claim.metadata)):
             ports.cluster.record_event(kind, metadata, events.UNHEALTHY(details=deletion.message), now=now)

@@ -19,7 +19,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import log_lines
-from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.emit import log_context, log_line
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
 from spotwright.workflows.lifecycle.launch import assignment
 from spotwright.workflows.lifecycle.launch.decisions import PHASE_TIMEOUT
@@ -46,6 +46,11 @@ def proceed(ports: LifecyclePorts, row: LaunchRow, *, now: datetime) -> None:
     """The same from a row that was just read. A concurrent change or an API that fails means that it is tried again."""
     if row.not_before > epoch_ms(now):
         return
+    with log_context(launch=row.id, decision=row.decision):
+        _proceed(ports, row, now)
+
+
+def _proceed(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
     launch = row.id
     after: LaunchRow | None = row
     try:

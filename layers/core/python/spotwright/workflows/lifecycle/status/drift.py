@@ -23,7 +23,7 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import for_each, log, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.actions import for_each, log, log_claim, ring_lifecycle, update_conditions
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 # Conditions written in one invocation; the next one goes on after the last claim.
@@ -131,8 +131,10 @@ def _write_condition(
     match verdict:
         case Drift(reason, message):
             if not claim.is_condition_true(DRIFTED):
-                log_line(log, log_lines.MARKING_DRIFTED, nodeclaim=claim.name, reason=reason, details=message)
+                with log_claim(claim):
+                    log_line(log, log_lines.MARKING_DRIFTED, nodeclaim=claim.name, reason=reason, details=message)
             update_conditions(ports, claim, [ConditionChange(DRIFTED, "True", reason, message)], now=now)
         case None:
-            log_line(log, log_lines.REMOVING_DRIFTED, nodeclaim=claim.name)
+            with log_claim(claim):
+                log_line(log, log_lines.REMOVING_DRIFTED, nodeclaim=claim.name)
             ports.cluster.set_conditions("nodeclaims", claim.metadata, (), removed=(DRIFTED,))

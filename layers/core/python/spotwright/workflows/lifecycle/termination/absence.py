@@ -14,6 +14,7 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import (
     delete_claim,
     log,
+    log_claim,
     nodes_of,
     record_events,
     request_planning,
@@ -75,7 +76,8 @@ def check_instance(ports: LifecyclePorts, name: str, *, now: datetime) -> None:
 
 
 def _collect(ports: LifecyclePorts, claim: NodeClaim, what: str, has_stopped: bool, now: datetime) -> None:
-    log_line(log, log_lines.GARBAGE_COLLECTING_NODECLAIM, nodeclaim=claim.name, details=what)
+    with log_claim(claim):
+        log_line(log, log_lines.GARBAGE_COLLECTING_NODECLAIM, nodeclaim=claim.name, details=what)
     delete_claim(ports, claim, Deletion("garbage_collected", what))
     event = events.INSTANCE_STOPPING() if has_stopped else events.INSTANCE_TERMINATING()
     record_events(ports, "nodeclaims", claim.metadata, [event], now=now)

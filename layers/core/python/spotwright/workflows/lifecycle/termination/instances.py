@@ -19,7 +19,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import rate_limits
-from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.actions import log, log_claim, ring_lifecycle, update_conditions
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -65,7 +65,9 @@ def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> 
     try:
         update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
     except ApiError as failure:
-        log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=str(failure))
+        with log_claim(claim):
+            error = str(failure)
+            log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=error)
 
 
 def terminate_instances(ports: LifecyclePorts, instances: Iterable[Instance], now: datetime) -> TerminationResult:
