@@ -167,11 +167,9 @@ class PodRunner:
         """SIGTERM now and SIGKILL after the grace period, without keeping the others waiting."""
         if not container.name:
             return
-        grace = container.pod["spec"].get("terminationGracePeriodSeconds") or 1
+        grace = container.pod["spec"].get("terminationGracePeriodSeconds", 30)
         log(container.pod, f"{container.spec['name']} is ended")
-        threading.Thread(
-            target=self._processes.stop, args=[container.name], kwargs={"grace_seconds": min(grace, 10)}
-        ).start()
+        threading.Thread(target=self._processes.stop, args=[container.name], kwargs={"grace_seconds": grace}).start()
 
 
 def find_command(image: str, commands: Mapping[str, Sequence[str]]) -> Sequence[str] | None:

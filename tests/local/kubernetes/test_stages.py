@@ -1,0 +1,66 @@
+"""When a deleted pod ends: its preStop hook, its own time after SIGTERM, its grace period."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.local.conftest import BootHarness, numbered_instance, removed_afterwards
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+def node(boots: BootHarness) -> Iterator[str]:
+    instance = numbered_instance(61)
+    boots.aws.put(instance)
+    boots.wait_until(lambda: boots.ready(instance) == "True")
+    with removed_afterwards(boots, instance):
+        yield instance.private_dns_name
+
+
+def run(boots: BootHarness, node: str, name: str, *, grace: int, after_sigterm: int = 1, **container: Any) -> None:
+    """A running pod of that name."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {"local.spotwright.dev/seconds-after-sigterm": str(after_sigterm)},
+        },
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": grace,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "example.com/app", **container}],
+        },
+    }
+    boots.api.create(PODS, pod)
+    boots.wait_until(lambda: boots.api.get(f"{PODS}/{name}")["status"]["phase"] == "Running")
+
+
+def seconds_to_end(boots: BootHarness, name: str, options: dict[str, Any] | None = None) -> float:
+    started = time.monotonic()
+    boots.api.delete(f"{PODS}/{name}", options)
+    boots.wait_until(lambda: boots.api.find(f"{PODS}/{name}") is None)
+    return time.monotonic() - started
+
+
+def test_a_pod_ends_after_its_hook_and_its_own_time(boots: BootHarness, node: str) -> None:
+    hook = {"preStop": {"sleep": {"seconds": 2}}}
+    run(boots, node, "slow", grace=60, after_sigterm=2, lifecycle=hook)
+    assert seconds_to_end(boots, "slow") > 3
+
+
+def test_a_pod_that_ignores_sigterm_ends_with_its_grace_period(boots: BootHarness, node: str) -> None:
+    run(boots, node, "deaf", grace=2, after_sigterm=600)
+    assert seconds_to_end(boots, "deaf") > 1
+
+
+def test_a_later_deletion_shortens_the_grace_period(boots: BootHarness, node: str) -> None:
+    run(boots, node, "hurried", grace=600, after_sigterm=600)
+    boots.api.delete(f"{PODS}/hurried")
+    boots.wait_until(lambda: "deletionTimestamp" in boots.api.get(f"{PODS}/hurried")["metadata"])
+    seconds_to_end(boots, "hurried", {"gracePeriodSeconds": 1})
