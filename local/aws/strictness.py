@@ -30,6 +30,7 @@ class Rule(StrEnum):
     LAUNCH_TEMPLATE_PROPAGATION = "launch-template-propagation"
     INSTANCE_PROPAGATION = "instance-propagation"
     FLEET_DURATION = "fleet-duration"
+    INDEX_PROPAGATION = "index-propagation"
     THROTTLED_RECEIVES = "throttled-receives"
     ACCOUNT_CONCURRENCY = "account-concurrency"
     QUEUE_POLICIES = "queue-policies"
@@ -61,12 +62,15 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.LAUNCH_TEMPLATE_PROPAGATION: Behavior("EC2 does not know a new launch template at first", (0.3, 1.5)),
     Rule.INSTANCE_PROPAGATION: Behavior("EC2 does not show a new instance at first", (0.3, 2.0)),
     Rule.FLEET_DURATION: Behavior("CreateFleet takes as long as starting instances does", (0.8, 2.5)),
+    Rule.INDEX_PROPAGATION: Behavior("an index of a table does not show what was just written", (0.1, 1.5)),
     Rule.THROTTLED_RECEIVES: Behavior("messages of a throttled invocation were received and hide for their timeout"),
     Rule.ACCOUNT_CONCURRENCY: Behavior("a new account runs ten functions at once"),
     Rule.QUEUE_POLICIES: Behavior("a queue's policy counts for every caller"),
     Rule.INIT_DURATION: Behavior("a process that takes longer than ten seconds to start is ended"),
     Rule.PROCESSOR_SHARE: Behavior("a function has the part of a processor that its memory buys"),
 }
+# So many notes are kept before those are dropped that nobody has to wait for any more.
+_MOST_NOTES = 10_000
 DELAYS = frozenset(rule for rule, behavior in BEHAVIORS.items() if behavior.seconds)
 # What Spotwright does not survive yet; and what not every account has, or what a test should not wait for.
 RELAXED_BY_DEFAULT = frozenset((Rule.POD_IDENTITY_ADMISSION, Rule.ACCOUNT_CONCURRENCY, Rule.PROCESSOR_SHARE))
@@ -94,7 +98,10 @@ class Strictness:
     def note(self, rule: Rule, about: str) -> None:
         """Something was made or changed: from some time on it is seen."""
         if seconds := self.seconds(rule, about):
-            self._seen_from[rule, about] = time.monotonic() + seconds
+            now = time.monotonic()
+            if len(self._seen_from) > _MOST_NOTES:
+                self._seen_from = {key: at for key, at in self._seen_from.copy().items() if at > now}
+            self._seen_from[rule, about] = now + seconds
 
     def is_seen(self, rule: Rule, about: str) -> bool:
         """Whether it is, or was never noted."""

@@ -293,6 +293,38 @@ def test_create_fleet_takes_its_time(strict: Aws) -> None:
     assert time.monotonic() - started > BEHAVIORS[Rule.FLEET_DURATION].seconds[0]  # type: ignore[index]
 
 
+def test_an_index_does_not_show_at_once_what_was_written(strict: Aws, name: str) -> None:
+    dynamodb = strict.client("dynamodb")
+    key = [{"AttributeName": "pk", "KeyType": "HASH"}]
+    index = {"AttributeName": "cell", "KeyType": "HASH"}
+    dynamodb.create_table(
+        TableName=name,
+        KeySchema=key,
+        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in ("pk", "cell")],
+        BillingMode="PAY_PER_REQUEST",
+        GlobalSecondaryIndexes=[{"IndexName": "due", "KeySchema": [index], "Projection": {"ProjectionType": "ALL"}}],
+    )
+
+    def write(pk: str) -> None:
+        dynamodb.put_item(TableName=name, Item={"pk": {"S": pk}, "cell": {"S": "main"}})
+
+    def shown() -> set[str]:
+        found = dynamodb.query(
+            TableName=name,
+            IndexName="due",
+            KeyConditionExpression="cell = :cell",
+            ExpressionAttributeValues={":cell": {"S": "main"}},
+        )["Items"]
+        return {item["pk"]["S"] for item in found}
+
+    write("late")
+    assert dynamodb.get_item(TableName=name, Key={"pk": {"S": "late"}})["Item"]
+    assert seconds_until(lambda: shown() == {"late"}) > 0
+    with relaxed(strict, Rule.INDEX_PROPAGATION):
+        write("at once")
+        assert shown() == {"late", "at once"}
+
+
 SLOW = """
 import time
 def handler(event, context):
