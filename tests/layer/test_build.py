@@ -57,12 +57,37 @@ def test_every_module_has_bytecode_that_is_never_checked(layer: Path) -> None:
         assert (cached[:4], struct.unpack("<I", cached[4:8])) == (importlib.util.MAGIC_NUMBER, (0b01,)), module
 
 
-def test_arm_machines_get_arm_code(tmp_path: Path) -> None:
-    with zipfile.ZipFile(build.build_layer("arm64")) as zipped:
-        libraries = [name for name in zipped.namelist() if name.endswith(".so")]
-        machines = {struct.unpack("<H", zipped.read(name)[18:20])[0] for name in libraries}
+def contents(architecture: str) -> dict[str, bytes]:
+    with zipfile.ZipFile(build.build_layer(architecture)) as zipped:
+        return {name: zipped.read(name) for name in zipped.namelist()}
+
+
+def test_arm_machines_get_arm_code_under_the_names_that_their_python_imports() -> None:
+    """https://docs.python.org/3.13/library/importlib.html#importlib.machinery.EXTENSION_SUFFIXES"""
+    libraries = {name: code for name, code in contents("arm64").items() if name.endswith(".so")}
     assert libraries
-    assert machines == {183}  # EM_AARCH64
+    assert {struct.unpack("<H", code[18:20])[0] for code in libraries.values()} == {183}  # EM_AARCH64
+    suffixes = {"." + name.rpartition("/")[2].partition(".")[2] for name in libraries}
+    assert suffixes <= {".cpython-313-aarch64-linux-gnu.so", ".abi3.so", ".so"}
+
+
+def test_the_architectures_differ_in_machine_code_alone() -> None:
+    """So what is imported on one of them, tests included, is imported on the other: modules and their bytecode."""
+    arm, x86 = (
+        {name: code for name, code in contents(architecture).items() if not name.endswith(".so")}
+        for architecture in ("arm64", "x86_64")
+    )
+    # What an installer writes about a wheel names its platform.
+    told = ("/WHEEL", "/RECORD")
+    assert arm.keys() == x86.keys()
+    assert [name for name in arm if arm[name] != x86[name] and not name.endswith(told)] == []
+
+
+def test_every_extension_of_one_architecture_is_there_for_the_other() -> None:
+    def modules(architecture: str) -> set[str]:
+        return {name.partition(".")[0] for name in contents(architecture) if name.endswith(".so")}
+
+    assert modules("arm64") == modules("x86_64") != set()
 
 
 def test_a_module_that_does_not_compile_is_named(
