@@ -9,8 +9,9 @@ from pathlib import Path
 from bench.cold_starts import cold_starts
 from bench.latency import event_to_fleet_seconds
 from bench.layer_size import layer_sizes
+from local.aws.strictness import WITHOUT_DELAYS
 from local.cdk_deployment import CdkDeployment, forwarder_command
-from local.stack import Stack
+from local.stack import Stack, StackOptions
 
 type Row = tuple[str, str, str]
 
@@ -18,7 +19,8 @@ type Row = tuple[str, str, str]
 def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-"))
     print(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}", file=sys.stderr)
-    with Stack.start(directory, forwarder_command=forwarder_command(directory)) as stack:
+    undelayed = StackOptions(lenient=WITHOUT_DELAYS)
+    with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
         roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
         deployment = CdkDeployment(stack, node_roles=roles)
         for name, figure, goal in _rows(stack, deployment):

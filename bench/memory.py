@@ -19,8 +19,9 @@ from typing import Any, Final
 from bench.cold_starts import FUNCTIONS, first_answers, one_file_function
 from bench.memory_events import WAITING, Event, Scene, report
 from bench.memory_price import MB_PER_PROCESSOR, computed_milliseconds, invocation, month
+from local.aws.strictness import WITHOUT_DELAYS
 from local.cdk_deployment import CdkDeployment, administrator_session, forwarder_command
-from local.stack import Stack
+from local.stack import Stack, StackOptions
 
 SIZES: Final = (256, 512, 1024, 1769, 3008)
 RUNS: Final = 5
@@ -60,7 +61,8 @@ def main() -> int:
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-memory-"))
     print(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}", file=sys.stderr)
-    with Stack.start(directory, forwarder_command=forwarder_command(directory)) as stack:
+    undelayed = StackOptions(lenient=WITHOUT_DELAYS)
+    with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
         roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
         deployment = CdkDeployment(stack, node_roles=roles)
         deployment.deploy()

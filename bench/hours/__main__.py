@@ -18,8 +18,9 @@ from bench.scale.__main__ import size
 from bench.scale.meter import ApiServerLoad
 from bench.scale.scene import Scene
 from infra.functions import QUEUE_FUNCTIONS
+from local.aws.strictness import WITHOUT_DELAYS
 from local.cdk_deployment import CdkDeployment, forwarder_command
-from local.stack import Stack
+from local.stack import Stack, StackOptions
 
 _HELD_PARTS: Final = ("kube-controller-manager", "pods")
 _SETTLE_SECONDS: Final = 60.0
@@ -48,7 +49,8 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-hours-"))
     print(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}", file=sys.stderr)
     try:
-        with Stack.start(directory, forwarder_command=forwarder_command(directory)) as stack:
+        undelayed = StackOptions(lenient=WITHOUT_DELAYS)
+        with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
             for line in _lines(stack, options.size, options.minutes):
                 print(line, flush=True)
     except KeyboardInterrupt:

@@ -15,8 +15,9 @@ from bench.scale.figures import WAYS, Figure, Measured, measured_table, table
 from bench.scale.notices import Notices
 from bench.scale.scene import Scene
 from bench.scale.single_pod import SinglePods
+from local.aws.strictness import WITHOUT_DELAYS
 from local.cdk_deployment import CdkDeployment, forwarder_command
-from local.stack import Stack
+from local.stack import Stack, StackOptions
 
 SIZES: Final = ((100, 1_000), (1_000, 10_000))
 RUNS: Final = 3
@@ -34,7 +35,8 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-scale-"))
     _tell(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}")
     try:
-        with Stack.start(directory, forwarder_command=forwarder_command(directory)) as stack:
+        undelayed = StackOptions(lenient=WITHOUT_DELAYS)
+        with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
             _measure(stack, options)
     except KeyboardInterrupt:
         shutil.rmtree(directory, ignore_errors=True)

@@ -59,10 +59,9 @@ class Fleets:
         if params.get("DryRun"):
             self._try_out(request, pools)
             raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+        time.sleep(self._emulator.strictness.seconds(Rule.FLEET_DURATION, str(params.get("ClientToken"))))
         with self._lock:
-            answer = self._once(request, pools)
-        time.sleep(self._emulator.strictness.seconds(Rule.FLEET_DURATION, answer["FleetId"]))
-        return request.reply(answer)
+            return request.reply(self._once(request, pools))
 
     def _once(self, request: AwsRequest, pools: list[CapacityPool]) -> dict[str, Any]:
         """The answer, or the one given before to the same client token."""
