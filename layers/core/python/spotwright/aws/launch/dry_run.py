@@ -28,16 +28,16 @@ from spotwright.model.requirements import NodeSelectorRequirement, Operator, Req
 
 # How long an answer holds while the class does not change.
 RESULT_TTL: Final = timedelta(minutes=30)
+# A right that was given counts within seconds: https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html
+DENIAL_TTL: Final = timedelta(minutes=2)
 # Types that nearly every region sells, for classes whose instance types are not known yet.
 _DEFAULT_TYPES: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
 _PODS: Final = 110
 PROFILE_MISSING: Final = "InstanceProfileNotFound"
-LASTING_REASONS: Final = frozenset(
-    {
-        "CreateLaunchTemplateAuthCheckFailed", "CreateFleetAuthCheckFailed", "RunInstancesAuthCheckFailed",
-        "UserDataSizeLimitExceeded",
-    }
-)  # fmt: skip
+DENIALS: Final = frozenset(
+    {"CreateLaunchTemplateAuthCheckFailed", "CreateFleetAuthCheckFailed", "RunInstancesAuthCheckFailed"}
+)
+LASTING_REASONS: Final = DENIALS | {"UserDataSizeLimitExceeded"}
 
 
 class DryRunTarget(msgspec.Struct, frozen=True):
@@ -106,6 +106,15 @@ def _price(instance_type: InstanceType) -> int:
         if offering.capacity_type == labels.ON_DEMAND
     )
     return min((price for price in prices if price), default=2**63)
+
+
+def lasts(refusal: Refusal | Unanswered | None) -> timedelta | None:
+    """How long what came of a dry run holds; None: it is tried again the next time."""
+    if refusal is None:
+        return RESULT_TTL
+    if isinstance(refusal, Unanswered) or refusal.reason not in LASTING_REASONS:
+        return None
+    return DENIAL_TTL if refusal.reason in DENIALS else RESULT_TTL
 
 
 def plan_dry_run(

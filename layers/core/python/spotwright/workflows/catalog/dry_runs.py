@@ -1,4 +1,5 @@
-"""Dry runs: whether EC2 would launch nodes of an EC2NodeClass. Repeated when the class changes, and every half hour.
+"""Dry runs: whether EC2 would launch nodes of an EC2NodeClass. Repeated when the class changes, every half hour, and
+every two minutes after a denial.
 
 The result is kept on the class: its condition says what EC2 refused, an annotation which content was tried and until
 when the result holds.
@@ -43,8 +44,8 @@ def dry_run_launch(ports: CatalogPorts, before: EC2NodeClass, resolved: EC2NodeC
     if dry_run_result := _cached_result(before, digest, now):
         return dry_run_result
     refusal = _DryRun(ports, ports.dry_runs, resolved, now).refusal()
-    is_lasting = refusal is None or (isinstance(refusal, Refusal) and refusal.reason in dry_run.LASTING_REASONS)
-    return DryRunResult(refusal, f"{digest}@{(now + dry_run.RESULT_TTL).isoformat()}" if is_lasting else "")
+    ttl = dry_run.lasts(refusal)
+    return DryRunResult(refusal, f"{digest}@{(now + ttl).isoformat()}" if ttl else "")
 
 
 def _cached_result(before: EC2NodeClass, digest: str, now: datetime) -> DryRunResult | None:
