@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from spotwright.lifecycle.orphans import ORPHAN_AGE
+from spotwright.lifecycle.orphans import ACKNOWLEDGED, MAXIMUM_ORPHANS, ORPHAN_AGE
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
@@ -17,7 +17,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
-from spotwright.workflows.sweep.full import MAXIMUM_ORPHANS, full_sweep
+from spotwright.workflows.sweep.full import full_sweep
 from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, SweepResult, poll
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
@@ -198,6 +198,31 @@ def test_an_instance_of_an_open_launch_is_no_orphan(world: World, old: timedelta
         assert row is not None
         world.state.save(msgspec.structs.replace(row, phase="done"))
     assert find_orphan(world, by_tag, now), "a launch that ended promises nothing"
+
+
+def test_refused_orphans_go_when_a_person_says_so_and_only_those(world: World, old: timedelta) -> None:
+    several = [orphan(world, number, old) for number in range(MAXIMUM_ORPHANS + 3)]
+    refused = full_sweep(world, now=world.clock.now())
+    assert (refused.orphans, refused.refused_orphans) == (-1, tuple(several))
+    assert not world.doorbells.messages_of("lifecycle", "instance")
+    first, *rest = several
+    world.ec2.tag(first, {labels.ORPHAN_TAG: ACKNOWLEDGED})
+    again = full_sweep(world, now=world.clock.now())
+    assert (again.orphans, again.refused_orphans) == (-1, tuple(rest))
+    assert {message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "instance")} == {first}
+    for id in rest:
+        world.ec2.tag(id, {labels.ORPHAN_TAG: ACKNOWLEDGED})
+    assert full_sweep(world, now=world.clock.now()).orphans == len(several)
+    assert {message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "instance")} == set(several)
+
+
+def test_an_acknowledged_instance_that_is_used_is_no_orphan(world: World, old: timedelta) -> None:
+    used = orphan(world, 1, old)
+    world.ec2.tag(used, {labels.ORPHAN_TAG: ACKNOWLEDGED})
+    row = LaunchRow("l1", world.cluster.name, "d", ("c",), "{}", instances={"c": used})
+    assert world.state.create(row)
+    assert full_sweep(world, now=world.clock.now()).orphans == 0
+    assert not find_orphan(world, used, world.clock.now())
 
 
 def test_many_orphans_at_once_are_taken_for_an_error_of_ours(world: World, old: timedelta) -> None:

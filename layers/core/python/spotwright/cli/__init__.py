@@ -24,12 +24,13 @@ _COMMANDS: Final = {
     "preflight": "preflight.add",
     "pause": "pause.add_pause",
     "resume": "pause.add_resume",
+    "orphans": "orphans.add",
     "manifests": "manifests.add",
     "uninstall": "uninstall.add",
     "completion": "completion.add",
 }
 # Commands with an option --region for all that they ask of AWS.
-_WITH_REGION: Final = frozenset({"preflight", "replay", "pause", "resume", "manifests", "uninstall"})
+_WITH_REGION: Final = frozenset({"preflight", "replay", "pause", "resume", "orphans", "manifests", "uninstall"})
 BAD_INPUT: Final = 2
 _EPILOG: Final = """\
 examples:

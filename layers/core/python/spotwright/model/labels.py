@@ -90,6 +90,7 @@ READINESS_PREFIX: Final = "readiness.k8s.io/"
 # EC2 tags
 CLUSTER_NAME_TAG: Final = "eks:eks-cluster-name"
 LAUNCH_TAG: Final = "spotwright.dev/launch"
+ORPHAN_TAG: Final = "spotwright.dev/orphan"
 
 
 def cluster_tag(cluster: str) -> str:

@@ -284,7 +284,7 @@ ORPHANS_REFUSED: Final = Metric(
         "OrphansRefused", 15,
         "{subject}: too many instances carry the cluster's tags without a NodeClaim; none is terminated until you have"
         " looked, and they cost money.",
-        "Terminate or keep them; the runbook has the commands:",
+        "See which, then let them go or keep them: spotwright orphans --cluster {subject}.",
         period_minutes=15, statistic="Maximum",
     ),
 )

@@ -16,7 +16,10 @@ from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 RESTRICTED_TAGS: Final = frozenset(
-    {labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS, labels.LAUNCH_TAG}
+    {
+        *(labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS),
+        *(labels.LAUNCH_TAG, labels.ORPHAN_TAG),
+    }
 )
 _RESTRICTED_TAG_PREFIX: Final = "kubernetes.io/cluster"
 _DEFAULTS: Final = Overheads()

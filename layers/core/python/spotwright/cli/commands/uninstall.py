@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spotwright.cli import InputError
 from spotwright.model.plurals import counted
@@ -101,18 +101,10 @@ def _uninstall(arguments: argparse.Namespace, objects: "DynamicClient") -> "Unin
 
 def _objects(arguments: argparse.Namespace) -> "DynamicClient":
     """A client for the kubeconfig's cluster. Raises InputError unless EKS has the same endpoint for ``--cluster``."""
-    from spotwright.adapters.aws import clients
-    from spotwright.adapters.aws.errors import translate_errors
-    from spotwright.adapters.kubernetes.connection import kubeconfig_configuration
     from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
+    from spotwright.cli.inputs.same_cluster import configuration_of
 
-    eks: Any = clients.client("eks", region=arguments.region)
-    with translate_errors(f"DescribeCluster {arguments.cluster}"):
-        endpoint = eks.describe_cluster(name=arguments.cluster)["cluster"]["endpoint"]
-    configuration = kubeconfig_configuration(arguments.kubeconfig, arguments.context)
-    if configuration.host.rstrip("/").lower() != endpoint.rstrip("/").lower():
-        raise InputError(f"the kubeconfig leads to {configuration.host}, but {arguments.cluster} is {endpoint}")
-    return DynamicClient(configuration)
+    return DynamicClient(configuration_of(arguments))
 
 
 def _progress_printer() -> Callable[[str], None]:

@@ -1,21 +1,22 @@
 """The full sweep, every ten minutes: every NodeClaim, every NodePool and class, every instance of the cluster."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
-from spotwright.lifecycle.orphans import ORPHAN_AGE
+from spotwright.lifecycle.orphans import Orphans, find_orphans
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import LaunchRow
 from spotwright.workflows.sweep.poll import SweepResult
 
-# More orphans than this at once are taken for an error of Spotwright: none is terminated.
-MAXIMUM_ORPHANS: Final = 3
-MAXIMUM_ORPHAN_SHARE: Final = 0.10
+# So many refused orphans are named in the log line.
+_NAMED_ORPHANS: Final = 20
 # Drift is looked for twice between two full sweeps, as often as Karpenter does.
 DRIFT_SECONDS: Final = 300
 
@@ -35,24 +36,26 @@ def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
     _ring_nodes(ports, claims)
     if not claims and not instances:
         return SweepResult()
+    orphans = orphans_of(instances, rows, claims, now=now)
+    if orphans.to_terminate:
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "instance", orphan.id) for orphan in orphans.to_terminate])
+    refused = tuple(orphan.id for orphan in orphans.refused)
+    return SweepResult(
+        nodeclaims=len(claims),
+        orphans=-1 if refused else len(orphans.to_terminate),
+        refused_orphans=refused[:_NAMED_ORPHANS],
+    )
+
+
+def orphans_of(
+    instances: Collection[Instance], rows: Iterable[LaunchRow], claims: Iterable[NodeClaim], *, now: datetime
+) -> Orphans:
+    """The orphans among ``instances``, which were read before rows and claims: what is assigned meanwhile is seen."""
+    open_rows = tuple(rows)
     assigned = {instance_id(claim.provider_id) for claim in claims} | {
-        id for row in rows for id in row.instances.values()
+        id for row in open_rows for id in row.instances.values()
     }
-    launching = {row.id for row in rows}
-    orphans = [
-        instance.id
-        for instance in instances
-        if instance.id not in assigned
-        and instance.tags.get(labels.LAUNCH_TAG, "") not in launching
-        and instance.state in ("pending", "running", "stopping", "stopped")
-        and instance.launch_time is not None
-        and now - instance.launch_time >= ORPHAN_AGE
-    ]
-    if len(orphans) > max(MAXIMUM_ORPHANS, int(len(instances) * MAXIMUM_ORPHAN_SHARE)):
-        return SweepResult(nodeclaims=len(claims), orphans=-1)
-    if orphans:
-        ports.doorbells.ring("lifecycle", [Doorbell(name, "instance", orphan) for orphan in orphans])
-    return SweepResult(nodeclaims=len(claims), orphans=len(orphans))
+    return find_orphans(instances, assigned=assigned, launching={row.id for row in open_rows}, now=now)
 
 
 def _ring_nodes(ports: SweepPorts, claims: Iterable[NodeClaim]) -> None:

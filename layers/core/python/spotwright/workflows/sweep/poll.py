@@ -63,7 +63,7 @@ class ClusterView(msgspec.Struct, frozen=True):
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """What a sweep found. ``orphans`` -1: too many, none is terminated.
+    """What a sweep found. ``orphans`` -1: too many, and those in ``refused_orphans`` (the first of them) stay.
 
     ``oldest_pending_seconds``: age of the oldest pending pod, 0 = none. Of a scheduled poll only:
     ``nodepools_not_ready``; ``forwarder_silent``: nodes are Ready that it could run on, and it writes no heartbeat;
@@ -76,6 +76,7 @@ class SweepResult(msgspec.Struct, frozen=True):
     nodeclaims: int = 0
     due_rows: int = 0
     orphans: int = 0
+    refused_orphans: tuple[str, ...] = ()
     forwarder_alive: bool = False
     oldest_pending_seconds: int = 0
     nodepools_not_ready: int = 0
