@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, mul
 from typing import Final
 
-from spotwright.model import resources
 from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing import fractional_lp
@@ -26,6 +25,7 @@ from spotwright.scheduling.packing.problem import (
     candidate_offerings,
     offerings_that_fit,
     offerings_up_to_size,
+    size_bound_of,
 )
 from spotwright.scheduling.packing.usable_room import UsableRoom
 
@@ -103,7 +103,7 @@ class _Replacement:
         self.work_units = 0
         self.draws = _Draws()
         self.node_count = 0
-        size_bound = max(size_bound, *(self._millicores(packed_nodes.offering) for packed_nodes in packing.nodes))
+        size_bound = size_bound_of(self.offering_index, packing, size_bound)
         self.allowed = offerings_up_to_size(self.offering_index.by_capacity.by_millicores, size_bound)
         pods, limits = Counter[int](), packing.limits.copy()
         for packed_nodes in packing.nodes:
@@ -150,9 +150,6 @@ class _Replacement:
             if host_constraint is not None and host_constraint.max_per_host:
                 offerings |= self.problem.offerings[j]
         return bool(offerings), offerings or self.offering_index.all_offerings
-
-    def _millicores(self, offering: int) -> int:
-        return self.offering_index.pool_type_of[offering].instance_type.capacity.get(resources.CPU, 0)
 
     def _price(self, offering: int) -> int:
         return self.offering_index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR

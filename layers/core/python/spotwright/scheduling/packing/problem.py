@@ -230,6 +230,12 @@ def offerings_up_to_size(by_millicores: Sequence[tuple[int, int]], size_bound: i
     return offerings
 
 
+def size_bound_of(offering_index: OfferingIndex, packing: Packing, size_bound: int) -> int:
+    """The bound, or the size of the largest node of the packing if that is larger, in millicores."""
+    types = (offering_index.pool_type_of[packed_nodes.offering].instance_type for packed_nodes in packing.nodes)
+    return max(size_bound, *(instance_type.capacity.get(resources.CPU, 0) for instance_type in types))
+
+
 def smallest_size(by_millicores: Sequence[tuple[int, int]], offerings: int) -> int:
     """Millicores of the smallest of these offerings; 0 without any."""
     return next((millicores for millicores, of_this_size in by_millicores if of_this_size & offerings), 0)

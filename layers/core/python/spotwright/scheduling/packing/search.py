@@ -6,6 +6,7 @@ from typing import Final
 
 from spotwright.model import resources
 from spotwright.scheduling.offerings.pool_types import Vector
+from spotwright.scheduling.packing.column_generation import pack_by_patterns
 from spotwright.scheduling.packing.exact import pack_exactly
 from spotwright.scheduling.packing.greedy import GreedyPacker
 from spotwright.scheduling.packing.nodes_first import replace_nodes
@@ -54,7 +55,12 @@ def find_cheapest_packing(
             else candidate_offerings(problem, counts, limits, sys.maxsize)
         )
         best = _better(best, GreedyPacker(problem, counts, limits, offerings).pack(), problem)
-    replace_nodes(problem, best, first_bound, min(budget, _replacement_budget(best)))
+    replacement_budget = min(budget, _replacement_budget(best))
+    by_patterns = pack_by_patterns(problem, best, first_bound, replacement_budget)
+    if by_patterns is not None:
+        best = _better(best, by_patterns, problem)
+        replacement_budget -= by_patterns.work_units
+    replace_nodes(problem, best, first_bound, replacement_budget)
     return best
 
 
