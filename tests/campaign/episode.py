@@ -14,7 +14,7 @@ import msgspec
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.pod import PodDisruptionBudget
 from tests.campaign.faults import FAULTS
-from tests.campaign.invariants import INVARIANTS, Invariant, RowsAndMessagesBounded, Violation
+from tests.campaign.invariants import INVARIANTS, WITH_PODS, Invariant, RowsAndMessagesBounded, Violation
 from tests.campaign.limits import Limits
 from tests.campaign.load import EVENTS
 from tests.campaign.world import CampaignWorld
@@ -138,12 +138,15 @@ class Episode:
             self._fail_unsettled()
 
     def _stop_faults(self) -> None:
-        """What users would have to see to: capacity, budgets and classes are as they should be."""
+        """What users would have to see to: capacity, budgets and classes are as they should be.
+
+        No node with pods goes by choice any more, so that nothing is bought for it.
+        """
         world = self.world
         world.end_everything_that_lasts()
         world.outages.clear()
         for pool in world.cluster.all("nodepools"):
-            world.cluster.update("nodepools", pool.name, budgets=(Budget("2"),))
+            world.cluster.update("nodepools", pool.name, budgets=(Budget("2"), Budget("0", reasons=WITH_PODS)))
         for budget in world.cluster.all("poddisruptionbudgets"):
             world.cluster.put("poddisruptionbudgets", _permissive(budget))
 

@@ -5,12 +5,13 @@ An invariant sees every call (``before``, ``after``, ``refused``) and is asked a
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from spotwright.decisions.decision import DRIFTED, UNDERUTILIZED, decode_decision
 from spotwright.errors import InvalidRequest
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -29,6 +30,9 @@ TABLE_LOSS_MS: Final = 15 * 60 * 1000
 # More than this for each object that messages can be about is a flood.
 MESSAGES_PER_OBJECT: Final = 40
 LIVE: Final = ("pending", "running")
+# Reasons for which nodes with pods go, and all reasons for which nodes go by choice.
+WITH_PODS: Final = (DRIFTED, UNDERUTILIZED)
+BY_CHOICE: Final = ("Empty", *WITH_PODS)
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -279,7 +283,7 @@ class PodsAreAsked(Invariant):
 
 
 class BudgetsKept(Invariant):
-    """Emptiness takes nodes without pods only, and no more at the same time than the NodePool's budgets allow."""
+    """No more nodes go at the same time than the NodePool's budgets allow, and as empty only those without pods."""
 
     name = "no NodePool budget is broken"
 
@@ -291,7 +295,8 @@ class BudgetsKept(Invariant):
     def after_step(self) -> None:
         for pool in self.world.cluster.all("nodepools"):
             allowed = min(
-                (int(budget.nodes) if budget.nodes.isdigit() else 1 for budget in pool.budgets), default=2**31
+                (int(budget.nodes) if budget.nodes.isdigit() else 1 for budget in pool.budgets if not budget.reasons),
+                default=2**31,
             )
             _remember(self._allowed.setdefault(pool.name, deque()), allowed, self.now_ms())
 
@@ -306,7 +311,8 @@ class BudgetsKept(Invariant):
         ):
             return
         self.checked += 1
-        self._check_pods(claim)
+        if is_disrupted_by_choice(self.world, claim, ("Empty",)):
+            self._check_pods(claim)
         present = {nodeclaim.metadata.uid: nodeclaim for nodeclaim in self.world.claims()}
         self._going = {
             uid: pool
@@ -328,7 +334,10 @@ class BudgetsKept(Invariant):
 
 
 class LimitsKept(Invariant):
-    """The nodes of a NodePool have no more cpu than its limits allow; as in Karpenter, without those that go."""
+    """The nodes of a NodePool have no more cpu than its limits allow.
+
+    As in Karpenter, without those that go, or are being replaced.
+    """
 
     name = "no NodePool limit is exceeded"
 
@@ -367,7 +376,9 @@ class LimitsKept(Invariant):
         if not owners and isinstance(row, LaunchRow):
             waiting = [claims[name] for name in row.claims if name in claims and name not in assigned]
             return all(claim.provider_id or is_going(self.world, claim) for claim in waiting)
-        return bool(owners) and all(is_going(self.world, claim) for claim in owners)
+        return bool(owners) and all(
+            is_going(self.world, claim) or is_being_replaced(self.world, claim) for claim in owners
+        )
 
 
 class NothingTakenInOutages(Invariant):
@@ -476,15 +487,32 @@ def is_going(world: CampaignWorld, claim: NodeClaim) -> bool:
     )
 
 
-def is_disrupted_by_choice(world: CampaignWorld, claim: NodeClaim) -> bool:
-    """Whether a command takes the claim's node because it is empty."""
+def is_disrupted_by_choice(world: CampaignWorld, claim: NodeClaim, reasons: Collection[str] = BY_CHOICE) -> bool:
+    """Whether a command takes the claim's node because it is empty, has drifted, or costs too much."""
     return any(
         isinstance(row, CommandRow)
         and row.phase == "waiting"
-        and row.reason == "Empty"
+        and row.reason in reasons
         and claim.name in row.candidates
         for row in world.state.rows.values()
     )
+
+
+def is_being_replaced(world: CampaignWorld, claim: NodeClaim) -> bool:
+    """Whether a decision or a command that has not ended replaces the claim for drift or its price."""
+    decided = [
+        disruption.candidates
+        for key in world.state.cluster_row.pending_decisions
+        if key in world.blobs.bodies
+        for disruption in decode_decision(world.blobs.bodies[key]).disruptions
+        if disruption.reason in WITH_PODS
+    ]
+    begun = [
+        row.candidates
+        for row in world.state.rows.values()
+        if isinstance(row, CommandRow) and row.reason in WITH_PODS and row.phase in ("planned", "waiting")
+    ]
+    return any(claim.name in names for names in (*decided, *begun))
 
 
 def _live(world: CampaignWorld) -> tuple[Instance, ...]:

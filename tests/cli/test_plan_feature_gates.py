@@ -102,10 +102,11 @@ def test_gates_that_matter_to_disruption_only_are_said(planned: Any) -> None:
         POOL,
         OVERLAY,
         POD,
-        options=("--feature-gates", "NodeRepair=true,SpotToSpotConsolidation=false,NodeOverlay=true"),
+        options=("--feature-gates", "NodeRepair=true,SpotToSpotConsolidation=true,NodeOverlay=true"),
     )
     assert [note for note in plan["notes"] if "feature gate" in note] == [
-        "feature gate NodeRepair has no effect: a plan of pods that wait disrupts no node"
+        f"feature gate {gate} has no effect: a plan of pods that wait disrupts no node"
+        for gate in ("NodeRepair", "SpotToSpotConsolidation")
     ]
 
 

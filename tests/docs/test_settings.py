@@ -29,7 +29,7 @@ REFUSED = {
     "BATCH_MAX_DURATION": ("10", "soon", ""),
     "PREFERENCE_POLICY": ("respect", ""),
     "MIN_VALUES_POLICY": ("Loose",),
-    "FEATURE_GATES": ("SpotToSpotConsolidation=true", "NodeOverlay", "NodeOverlay=on"),
+    "FEATURE_GATES": ("Consolidation=true", "NodeOverlay", "NodeOverlay=on"),
     "WORK_UNITS": ("0", "1000000001", "0s", "601s", "1m"),
     "LARGEST_NODE_SHARE": WHOLE_PERCENT,
     "LARGEST_ZONE_SHARE": WHOLE_PERCENT,

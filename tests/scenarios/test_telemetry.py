@@ -69,6 +69,10 @@ SCENARIOS = {
         "with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows",
     ),
     "scenarios/lifecycle/disruption/test_breaker.py": ("an_interruption_goes_on_while_it_is_open",),
+    "scenarios/lifecycle/disruption/test_consolidation.py": (
+        "a_node_too_large_is_replaced_with_a_smaller_one_before_it_goes",
+        "a_replacement_that_never_comes_ends_the_command_and_the_node_stays",
+    ),
     "scenarios/lifecycle/disruption/test_drift.py": (
         "a_claim_that_is_not_launched_or_is_leaving_is_left_alone",
         "one_that_is_in_other_hands_does_not_keep_the_others",

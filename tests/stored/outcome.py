@@ -2,6 +2,9 @@
 
 from typing import Final
 
+import msgspec
+
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.rows import FINAL_PHASES
@@ -11,6 +14,10 @@ SECONDS: Final = 1000
 
 
 def run_to_end(world: World) -> None:
+    """Nodes with pods stay: nothing is begun for drift or price besides what was begun already."""
+    for pool in world.cluster.nodepools():
+        closed = (*pool.budgets, Budget("0", reasons=("Drifted", "Underutilized")))
+        world.cluster.put("nodepools", msgspec.structs.replace(pool, budgets=closed))
     world.run(SECONDS)
 
 

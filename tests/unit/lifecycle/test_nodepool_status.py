@@ -94,16 +94,9 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     assert (event.type, event.message) == ("Warning", message)
 
 
-@pytest.mark.parametrize("problems", [(), ("unknown field spec.limit",)])
-def test_a_policy_with_less_effect_than_in_karpenter_is_said_but_stops_nothing(problems: tuple[str, ...]) -> None:
-    pool = builders.nodepool(consolidation_policy="Balanced", problems=problems)
-    assert verdict(pool)[0] == "True"
-    status, reason, message = verdict(pool, "FieldsRecognized")
-    assert (status, reason) == ("False", "UnrecognizedFields" if problems else "UnsupportedConsolidationPolicy")
-    said = "field spec.disruption.consolidationPolicy: Balanced removes empty nodes only, as WhenEmpty does"
-    assert message.startswith("; ".join((*problems, said)))
-    (event,) = validation_events(nodepool_conditions(pool, CLASS, feature_gates=()))
-    assert (event.type, event.reason) == ("Warning", reason)
+def test_every_consolidation_policy_is_recognized() -> None:
+    for policy in ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"):
+        assert verdict(builders.nodepool(consolidation_policy=policy), "FieldsRecognized")[0] == "True"
 
 
 @pytest.mark.parametrize(

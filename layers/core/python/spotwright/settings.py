@@ -14,6 +14,7 @@ from spotwright.model.snapshot import (
     NODE_OVERLAY,
     NODE_REPAIR,
     RESERVED_CAPACITY,
+    SPOT_TO_SPOT_CONSOLIDATION,
     STATIC_CAPACITY,
     Settings,
 )
@@ -66,15 +67,15 @@ def environment(variables: Mapping[str, str]) -> Environment:
         raise InvalidRequest(f"environment variable SPOTWRIGHT_CLUSTERS: {error}") from None
 
 
-# Karpenter's feature gates that are handled, with its defaults; and those that are not, which are off by default.
-HANDLED_GATES: Final = {
+# Karpenter's feature gates, with its defaults.
+FEATURE_GATES: Final = {
     RESERVED_CAPACITY: True,
     NODE_OVERLAY: False,
     STATIC_CAPACITY: False,
     CAPACITY_BUFFER: False,
     NODE_REPAIR: False,
+    SPOT_TO_SPOT_CONSOLIDATION: False,
 }
-UNHANDLED_GATES: Final = ("SpotToSpotConsolidation",)
 # The gate of Karpenter's AWS provider, in a setting of its own (AWS_FEATURE_GATES).
 NODE_CLASS_CEL: Final = "NodeClassCEL"
 
@@ -87,7 +88,7 @@ def parse_feature_gates(given: str, further: Sequence[str] = ()) -> dict[str, bo
 
     ``further``: gates that are allowed besides and off by default.
     """
-    gates = HANDLED_GATES | dict.fromkeys((*UNHANDLED_GATES, *further), False)
+    gates = FEATURE_GATES | dict.fromkeys(further, False)
     for entry in filter(None, (entry.strip() for entry in given.split(","))):
         name, _, value = (part.strip() for part in entry.partition("="))
         if name not in gates:
@@ -110,18 +111,12 @@ def _similar(name: str, known: Iterable[str]) -> str:
 
 
 def _gates(given: str) -> tuple[str, ...]:
-    """The names of the gates that are on, sorted; raises InvalidRequest also for gates that nothing here handles."""
+    """The names of the gates that are on, sorted; raises InvalidRequest."""
     try:
         gates = parse_feature_gates(given)
     except InvalidRequest as error:
         raise InvalidRequest(f"setting FEATURE_GATES: {error}") from None
-    on = sorted(name for name, wanted in gates.items() if wanted)
-    for name in on:
-        if name in UNHANDLED_GATES:
-            raise InvalidRequest(
-                f"setting FEATURE_GATES: {name} is not handled yet: leave it out, or write {name}=false"
-            )
-    return tuple(on)
+    return tuple(sorted(name for name, wanted in gates.items() if wanted))
 
 
 def _whole(given: Mapping[str, str | int | float | bool], name: str, default: int, least: int, most: int) -> int:

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.aws.nodeclass import hashes
 from spotwright.errors import Conflict, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import AMI
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
@@ -22,32 +22,14 @@ from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import provision
 from spotwright.workflows.sweep.full import DRIFT_SECONDS
+from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
 
 NEWER = AMI("ami-newer", requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),))
 
 
-def edit(world: World, kind: str, **fields: Any) -> None:
-    """A user edits the pool, or a user or catalog the class: its generation moves on."""
-    before = world.cluster.all(kind)[0]
-    about = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
-    world.cluster.put(kind, msgspec.structs.replace(before, metadata=about, **fields))
-
-
-def stamp(world: World) -> None:
-    """As catalog does: the class carries the hash of what it says."""
-    (nodeclass,) = world.cluster.nodeclasses()
-    digest = hashes.nodeclass_hash(nodeclass, world.facts.certificate_authority)
-    kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
-    world.cluster.update("ec2nodeclasses", nodeclass.name, annotations=kept)
-
-
-def look(world: World, kind: str = "drift") -> None:
-    lifecycle(world.ports, [Doorbell(builders.CLUSTER, kind)], now=world.clock.now())
-    world.settle()
-
-
 def with_nodes(world: World, count: int) -> None:
-    """So many nodes with a pod each, of a pool and a class with their hashes."""
+    """So many nodes with a pod each, of a pool and a class with their hashes; drifted nodes are not replaced."""
+    world.cluster.update("nodepools", "default", budgets=(Budget("0"),))
     stamp(world)
     look(world, "nodepools")
     world.deploy(builders.pod("inflate", cpu_millicores=5000), count)

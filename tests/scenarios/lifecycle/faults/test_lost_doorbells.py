@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
@@ -126,6 +127,7 @@ def test_the_status_of_pools_is_counted(world: World) -> None:
 
 
 def test_drift_is_found(world: World) -> None:
+    world.cluster.update("nodepools", "default", budgets=(Budget("0"),))
     running(world)
     losses = Losses(world, "drift")
     world.cluster.update("nodepools", "default", labels={"team": "b"}, conditions=())

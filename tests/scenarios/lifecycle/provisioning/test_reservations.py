@@ -9,6 +9,7 @@ import msgspec
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
 from spotwright.model.karpenter.nodeclass import CapacityReservation, CapacityReservationSelectorTerm
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_labels
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -18,7 +19,7 @@ TOLD = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default", label
 
 
 def reserving(available: int, *, described: int | None = None) -> World:
-    """m5.large is reserved so often in one zone; the catalog says ``described``."""
+    """m5.large is reserved so often in one zone; the catalog says ``described``. Nodes with pods stay."""
     shown = available if described is None else described
     offering = Offering(ZONE, labels.RESERVED, 11_800, shown > 0, from_labels(TOLD), shown)
     types = builders.small_catalog().instance_types("")
@@ -33,7 +34,7 @@ def reserving(available: int, *, described: int | None = None) -> World:
         )
     )
     world.cluster.put("ec2nodeclasses", builders.nodeclass())
-    world.cluster.put("nodepools", builders.nodepool())
+    world.cluster.put("nodepools", builders.nodepool(budgets=(Budget("0", reasons=("Drifted", "Underutilized")),)))
     world.ec2.reservations["cr-1"] = available
     return world
 

@@ -107,13 +107,13 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
             continue
         why = blocking_reason(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
         if why:
-            blocked += _claim_and_node_events(claim, node, events.DISRUPTION_BLOCKED(reason=why[0].upper() + why[1:]))
+            blocked += claim_and_node_events(claim, node, events.DISRUPTION_BLOCKED(reason=why[0].upper() + why[1:]))
         elif node.name in buffered and all(map(eviction.is_owned_by_daemonset, pods.get(node.name, []))):
-            blocked += _claim_and_node_events(
+            blocked += claim_and_node_events(
                 claim, node, events.DISRUPTION_BLOCKED(reason=f"Node {node.name} has buffer pods")
             )
         elif pool is not None and pool.consolidate_after_seconds is None:
-            blocked += _claim_and_node_events(claim, node, events.UNCONSOLIDATABLE(nodepool=pool.name))
+            blocked += claim_and_node_events(claim, node, events.UNCONSOLIDATABLE(nodepool=pool.name))
     return (*blocked, *_exhausted_budget_events(snapshot, reason))
 
 
@@ -126,7 +126,7 @@ def _exhausted_budget_events(snapshot: Snapshot, reason: str) -> Iterable[Blocke
             yield BlockedEvent("nodepools", pool.metadata, events.BLOCKED_BY_BUDGET(reason=reason))
 
 
-def _claim_and_node_events(claim: NodeClaim, node: Node, event: Event) -> tuple[BlockedEvent, BlockedEvent]:
+def claim_and_node_events(claim: NodeClaim, node: Node, event: Event) -> tuple[BlockedEvent, BlockedEvent]:
     return BlockedEvent("nodeclaims", claim.metadata, event), BlockedEvent("nodes", node.metadata, event)
 
 

@@ -60,7 +60,7 @@ def find_empty_nodes(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) 
         why = blockers.blocking_reason(claim, node, node_pods, pool, snapshot, nominated)
         if not why and node is not None and not buffered.isdisjoint((node.name, claim.name)):
             why = "node has buffer pods"
-        why = why or _consolidate_after_reason(claim, pool, node_pods, snapshot.now)
+        why = why or consolidate_after_reason(claim, pool, node_pods, snapshot.now)
         if why:
             blocked.append(BlockedClaim(claim.name, why))
         else:
@@ -75,7 +75,7 @@ def find_empty_nodes(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) 
     return Emptiness(tuple(sorted(claims)), tuple(blocked), tuple(sorted(waiting)))
 
 
-def _consolidate_after_reason(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: datetime) -> str:
+def consolidate_after_reason(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: datetime) -> str:
     """Why consolidateAfter has not passed since the last pod event; an event that is not recorded yet counts as now."""
     at = consolidation_timer.consolidatable_at(claim, pool)
     if at is None:

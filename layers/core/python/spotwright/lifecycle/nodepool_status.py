@@ -23,7 +23,6 @@ from spotwright.telemetry.rows import Event
 
 VALIDATION_FAILED: Final = "NodePoolValidationFailed"
 UNRECOGNIZED_FIELDS: Final = "UnrecognizedFields"
-UNSUPPORTED_POLICY: Final = "UnsupportedConsolidationPolicy"
 _ZEROES: Final = {
     resources.CPU: 0,
     resources.MEMORY: 0,
@@ -71,15 +70,8 @@ def nodepool_conditions(
 
 def _fields_recognized(pool: NodePool) -> ConditionChange:
     """What of the pool has no effect, or not all of its effect; the pool works nevertheless."""
-    problems, reason = list(pool.problems), UNRECOGNIZED_FIELDS
-    if pool.consolidation_policy == "Balanced":
-        reason = reason if problems else UNSUPPORTED_POLICY
-        problems.append(
-            "field spec.disruption.consolidationPolicy: Balanced removes empty nodes only, as WhenEmpty does; nodes"
-            " with pods are not consolidated yet"
-        )
-    if problems:
-        return false_condition("FieldsRecognized", reason, "; ".join(problems))
+    if pool.problems:
+        return false_condition("FieldsRecognized", UNRECOGNIZED_FIELDS, "; ".join(pool.problems))
     return true_condition("FieldsRecognized")
 
 

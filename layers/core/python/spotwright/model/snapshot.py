@@ -24,6 +24,8 @@ NODE_OVERLAY: Final = "NodeOverlay"
 CAPACITY_BUFFER: Final = "CapacityBuffer"
 # Feature gate: nodes that stay unhealthy are replaced.
 NODE_REPAIR: Final = "NodeRepair"
+# Feature gate: consolidation replaces spot nodes with spot nodes.
+SPOT_TO_SPOT_CONSOLIDATION: Final = "SpotToSpotConsolidation"
 
 
 class Settings(msgspec.Struct, frozen=True):

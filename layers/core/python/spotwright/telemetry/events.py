@@ -135,6 +135,17 @@ UNCONSOLIDATABLE: Final = EventRow(
     when="The node's NodePool has consolidateAfter: Never.",
     repeat_after=timedelta(minutes=15),
 )
+CANNOT_CONSOLIDATE: Final = EventRow(
+    "Unconsolidatable", _NORMAL, _NODE, "{reason}",
+    when="Removing or replacing the node would not be cheaper, would not be worth its evictions, or is not allowed: the"
+    " message says why.",
+    repeat_after=timedelta(minutes=15),
+)
+CONSOLIDATION_APPROVED: Final = EventRow(
+    "ConsolidationApproved", _NORMAL, ("nodeclaims",), "{move}",
+    when="The node is removed or replaced because that is cheaper: the message says by what, how much it saves, and"
+    " what its evictions count as.",
+)
 DISRUPTION_TERMINATING: Final = EventRow(
     "DisruptionTerminating", _NORMAL, _NODE, "Disrupting {kind}: {reason}",
     when="The node is deleted now because of the disruption that the message names.",

@@ -283,8 +283,9 @@ CALL_UNANSWERED: Final = LogLine(
 
 EVALUATED_DISRUPTION: Final = LogLine(
     _INFO, "evaluated disruption",
-    ("cluster", "doorbell", "obstacle", "breaker_open", "proposed", "committed", "emptiness"),
-    when="Disruption was evaluated, or a proposal was validated; `obstacle` says why nothing may be disrupted at all.",
+    ("cluster", "doorbell", "obstacle", "breaker_open", "reason", "proposed", "committed", "emptiness", "details"),
+    when="Disruption was evaluated, or a proposal was validated; `obstacle` says why nothing may be disrupted at all,"
+    " `details` what a consolidation is worth, or why nodes stay.",
 )
 SWEPT: Final = LogLine(
     _INFO, "swept cluster for missed work", ("cluster", "doorbell", "result"),

@@ -8,8 +8,8 @@ import msgspec
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.cli import InputError
 from spotwright.model.kubernetes.meta import ObjectMeta
-from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, NODE_REPAIR, Snapshot
-from spotwright.settings import HANDLED_GATES, NODE_CLASS_CEL, parse_feature_gates
+from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, NODE_REPAIR, SPOT_TO_SPOT_CONSOLIDATION, Snapshot
+from spotwright.settings import FEATURE_GATES, NODE_CLASS_CEL, parse_feature_gates
 
 _MAX_NAMES: Final = 3
 
@@ -30,10 +30,10 @@ def read_feature_gates(given: str) -> FeatureGates:
         gates = parse_feature_gates(given, (NODE_CLASS_CEL,))
     except InvalidRequest as error:
         raise InputError(f"--feature-gates: {error}") from None
-    with_effect = {*HANDLED_GATES, NODE_CLASS_CEL} - {NODE_REPAIR}
+    with_effect = {*FEATURE_GATES, NODE_CLASS_CEL} - {NODE_REPAIR, SPOT_TO_SPOT_CONSOLIDATION}
     without_effect = [gate for gate, is_on in gates.items() if is_on and gate not in with_effect]
     return FeatureGates(
-        ",".join(f"{gate}={str(gates[gate]).lower()}" for gate in HANDLED_GATES),
+        ",".join(f"{gate}={str(gates[gate]).lower()}" for gate in FEATURE_GATES),
         Overheads(nodeclass_cel=gates[NODE_CLASS_CEL]),
         tuple(
             f"feature gate {gate} has no effect: a plan of pods that wait disrupts no node" for gate in without_effect

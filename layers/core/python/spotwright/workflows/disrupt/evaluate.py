@@ -6,18 +6,27 @@ While an API does not answer, a launch is under way, there is no catalog, the br
 nothing is proposed, and no proposal is committed.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from spotwright.decisions.decision import derived_id
 from spotwright.disruption import blockers, breaker, emptiness
 from spotwright.disruption.blockers import BlockedEvent
+from spotwright.disruption.candidates import Blocked
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
+from spotwright.telemetry.rows import EventRow
+from spotwright.workflows.disrupt.consolidate import propose_consolidation
+from spotwright.workflows.disrupt.drift import commit_drift, find_drifted
 from spotwright.workflows.disrupt.inputs import (
     VALIDATION_SECONDS,
     DisruptResult,
     abort_proposal,
+    buying,
     gather_and_plan,
     locked_claims,
 )
@@ -51,7 +60,8 @@ def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft 
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     candidates = empty_nodes.claims[:MAXIMUM_CANDIDATES]
     if not candidates:
-        return DisruptResult(emptiness=empty_nodes)
+        result = _disrupt_with_pods(ports, snapshot, plan, locked, now, seconds_left)
+        return msgspec.structs.replace(result, emptiness=empty_nodes)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in candidates}
     row = CommandRow(
         id=derived_id(snapshot.cluster, emptiness.REASON, now.isoformat(), *sorted(uids.values())),
@@ -66,7 +76,42 @@ def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft 
     ports.state.create(row)
     bell = Doorbell(snapshot.cluster, "validate", row.id)
     ports.doorbells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
-    return DisruptResult(proposed=candidates, emptiness=empty_nodes)
+    return DisruptResult(reason=emptiness.REASON, proposed=candidates, emptiness=empty_nodes)
+
+
+def _disrupt_with_pods(
+    ports: ProvisionPorts,
+    snapshot: Snapshot,
+    plan: Plan,
+    locked: frozenset[str],
+    now: datetime,
+    seconds_left: SecondsLeft,
+) -> DisruptResult:
+    """Drifted nodes first, then nodes that are worth replacing; the first that begins something ends the evaluation."""
+    if obstacle := buying(plan):
+        return DisruptResult(obstacle)
+    drifted = find_drifted(ports, snapshot, plan, locked)
+    _record_obstacles(ports, snapshot, _blocked_events(snapshot, drifted.blocked, events.DISRUPTION_BLOCKED))
+    if drifted.candidates:
+        result = commit_drift(ports, now=now, seconds_left=seconds_left)
+        if result.committed or result.obstacle:
+            return result
+    result, found = propose_consolidation(ports, snapshot, plan, locked=locked, seconds_left=seconds_left)
+    _record_obstacles(ports, snapshot, _blocked_events(snapshot, found.refused, events.CANNOT_CONSOLIDATE))
+    return result
+
+
+def _blocked_events(snapshot: Snapshot, blocked: Iterable[Blocked], row: EventRow) -> tuple[BlockedEvent, ...]:
+    """Why nodes stay that would otherwise go; what keeps them from any disruption was said before."""
+    claims = {claim.name: claim for claim in snapshot.nodeclaims}
+    nodes = blockers.nodes_by_provider_id(snapshot.nodes)
+    said: list[BlockedEvent] = []
+    for refusal in blocked:
+        claim = claims[refusal.claim]
+        node = nodes.get(claim.provider_id)
+        if node is not None and refusal.reason:
+            said += blockers.claim_and_node_events(claim, node, row(reason=refusal.reason))
+    return tuple(said)
 
 
 def _ring_stale_claims(ports: ProvisionPorts, snapshot: Snapshot) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import decode_decision
+from spotwright.disruption import breaker
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
 from spotwright.model.kubernetes.node import instance_id
@@ -15,20 +16,26 @@ from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import time_budget
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow, epoch_ms
 
 # Karpenter's validation delay: a node must still be empty after it.
 VALIDATION_SECONDS: Final = 15
 
 
 class DisruptResult(msgspec.Struct, frozen=True):
-    """What an evaluation or validation did. ``obstacle``: why nothing may be disrupted at all, "" = it may."""
+    """What an evaluation or validation did. ``obstacle``: why nothing may be disrupted at all, "" = it may.
+
+    ``reason``: Empty, Drifted or Underutilized, of what was proposed or committed. ``details``: what it is worth, and
+    why nodes stay that are not empty, the first of them.
+    """
 
     obstacle: str = ""
     breaker_open: bool = False
+    reason: str = ""
     proposed: tuple[str, ...] = ()
     committed: tuple[str, ...] = ()
     emptiness: Emptiness = Emptiness()
+    details: tuple[str, ...] = ()
 
 
 class Gather(Protocol):
@@ -69,6 +76,21 @@ def locked_claims(ports: ProvisionPorts, snapshot: Snapshot, *, but: str = "") -
     interrupted = {row.instance_id for row in ports.state.notices()}
     names |= {claim.name for claim in snapshot.nodeclaims if instance_id(claim.provider_id) in interrupted}
     return frozenset(names)
+
+
+def buying(plan: Plan) -> str:
+    """Why nodes with pods are left alone while nodes are being bought for others; "" = none is."""
+    return f"{len(plan.new_nodes)} nodes are needed for pending pods first" if plan.new_nodes else ""
+
+
+def admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, wanted: int) -> tuple[int, bool]:
+    """How many nodes the breaker admits, counted before they are committed; and whether it is open from now on."""
+    before, now = ports.state.breaker(), epoch_ms(snapshot.now)
+    total, percent = sum(claim.is_managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
+    admission = breaker.admit(before, id, wanted, total=total, percent=percent, now=now)
+    if wanted and admission.breaker != before:
+        ports.state.save_breaker(admission.breaker)
+    return admission.nodes, breaker.is_open(admission.breaker, now)
 
 
 def abort_proposal(ports: ProvisionPorts, row: CommandRow) -> None:

@@ -3,15 +3,16 @@
 from datetime import datetime
 
 from spotwright.decisions.decision import Disruption
-from spotwright.disruption import breaker, emptiness
+from spotwright.disruption import consolidation, emptiness
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
-from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
+from spotwright.workflows.disrupt.consolidate import validate_consolidation
 from spotwright.workflows.disrupt.inputs import (
     VALIDATION_SECONDS,
     DisruptResult,
     abort_proposal,
+    admit,
     gather_and_plan,
     locked_claims,
 )
@@ -35,6 +36,8 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
     if early > 0:
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=-(-early // 1000))
         return DisruptResult()
+    if row.reason == consolidation.REASON:
+        return validate_consolidation(ports, row, now=now, seconds_left=seconds_left)
     version = ports.state.cluster().version
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
     locked = locked_claims(ports, snapshot, but=proposal)
@@ -44,7 +47,8 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         name for name in row.candidates if name in empty_nodes.claims and uids[name] == row.candidate_uids[name]
     )
     try:
-        claims, breaker_open = _admit(ports, snapshot, proposal, claims)
+        admitted, breaker_open = admit(ports, snapshot, proposal, len(claims))
+        claims = claims[:admitted]
     except Conflict:
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=1)
         return DisruptResult(emptiness=empty_nodes)
@@ -73,14 +77,4 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=1)
         return DisruptResult(emptiness=empty_nodes)
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
-    return DisruptResult(breaker_open=breaker_open, committed=claims, emptiness=empty_nodes)
-
-
-def _admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, claims: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The claims that the breaker admits, counted before they are committed; and whether it is open from now on."""
-    before, now = ports.state.breaker(), epoch_ms(snapshot.now)
-    total, percent = sum(claim.is_managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
-    admission = breaker.admit(before, id, len(claims), total=total, percent=percent, now=now)
-    if claims and admission.breaker != before:
-        ports.state.save_breaker(admission.breaker)
-    return claims[: admission.nodes], breaker.is_open(admission.breaker, now)
+    return DisruptResult(breaker_open=breaker_open, reason=emptiness.REASON, committed=claims, emptiness=empty_nodes)

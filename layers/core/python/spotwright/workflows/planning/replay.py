@@ -4,8 +4,9 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Decision, decode_decision
-from spotwright.disruption import emptiness
+from spotwright.disruption import consolidation, drift, emptiness
 from spotwright.errors import InvalidRequest
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.quoting import quote
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
@@ -35,7 +36,13 @@ def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> Repla
     """Decide again; raises NotFound when the decision, its snapshot or its catalog is no longer stored."""
     decision = decode_decision(blobs.get(key))
     snapshot = msgspec.json.decode(blobs.get(decision.snapshot_key), type=Snapshot)
-    plan, same_code = decide(snapshot, catalogs.read(snapshot.catalog_key)), decision.code_digest == code_digest()
+    catalog, same_code = catalogs.read(snapshot.catalog_key), decision.code_digest == code_digest()
+    reasons = {disruption.reason for disruption in decision.disruptions}
+    if decision.kind == "disrupt" and reasons == {consolidation.REASON}:
+        return ReplayResult(decision, *_consolidated(decision, snapshot, catalog, same_code))
+    plan = decide(snapshot, catalog)
+    if decision.kind == "disrupt" and reasons == {drift.REASON}:
+        return ReplayResult(decision, plan, same_code)
     match decision.kind:
         case "provision" | "interrupt":
             return ReplayResult(decision, plan, same_code)
@@ -46,6 +53,13 @@ def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> Repla
         case kind:
             kinds = "provision, interrupt, disrupt, scale-down"
             raise InvalidRequest(f"decision {decision.id}: kind {quote(kind)} is not one of {kinds}")
+
+
+def _consolidated(
+    decision: Decision, snapshot: Snapshot, catalog: Catalog, same_code: bool
+) -> tuple[Plan, bool, tuple[str, ...]]:
+    plan, kept = consolidation.judge_again(snapshot, catalog, decision.candidates)
+    return plan, same_code, kept
 
 
 def _kept_claims(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:

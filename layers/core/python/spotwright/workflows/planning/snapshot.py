@@ -10,11 +10,11 @@ import msgspec
 
 from spotwright.aws.instance_types import offering_health
 from spotwright.aws.interruption_messages import REPLACED_KINDS
-from spotwright.decisions.decision import SCALED_DOWN, Decision, decode_decision
+from spotwright.decisions.decision import DRIFTED, SCALED_DOWN, UNDERUTILIZED, Decision, decode_decision
 from spotwright.disruption import interruption
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.volumes import Storage
 from spotwright.model.snapshot import (
     CAPACITY_BUFFER,
@@ -121,7 +121,7 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
         nominations = nominations_read.result()
         snapshot = read(launches, commands)
     interrupted = {row.instance_id for row in notices_read.result() if row.kind in REPLACED_KINDS}
-    snapshot = interruption.mark_deleting(snapshot, interrupted)
+    snapshot = interruption.mark_deleting(snapshot, interrupted | _replaced_instances(snapshot, decisions, commands))
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
     in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims) + snapshot.in_flight
     nominations = tuple(
@@ -148,6 +148,28 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
         unavailable_offerings=offering_health.to_snapshot(health, now_ms=now_ms, described_ms=described_ms),
         catalog_key=catalog_key.result(),
     )
+
+
+def _replaced_instances(snapshot: Snapshot, decisions: Iterable[Decision], commands: Iterable[CommandRow]) -> set[str]:
+    """Instances of nodes with pods that are being replaced or removed: their pods have a place on other nodes.
+
+    ``decisions``: those without rows yet, read before ``commands``.
+    """
+    uids = {
+        (name, disruption.candidate_uids.get(name))
+        for decision in decisions
+        for disruption in decision.disruptions
+        if disruption.reason in (DRIFTED, UNDERUTILIZED)
+        for name in disruption.candidates
+    }
+    uids |= {
+        (name, row.candidate_uids.get(name))
+        for row in commands
+        if row.phase in ("planned", "waiting") and row.reason in (DRIFTED, UNDERUTILIZED)
+        for name in row.candidates
+    }
+    going = (claim for claim in snapshot.nodeclaims if (claim.name, claim.metadata.uid) in uids)
+    return {instance_id(claim.provider_id) for claim in going} - {""}
 
 
 def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:

@@ -1,0 +1,135 @@
+"""Nodes with pods that may be disrupted for the sake of drift or price: what they cost, and what moving them costs.
+
+Source: Karpenter v1.14 ``pkg/controllers/disruption/types.go`` and ``helpers.go``.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+import msgspec
+
+from spotwright.disruption import blockers, budgets
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import Catalog, find_instance_type
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A node that may be disrupted. ``pods``: all that run on it.
+
+    ``price_picousd_per_hour``: of its offering, whether it is available now or not; None = it is not known.
+    """
+
+    claim: NodeClaim
+    node: Node
+    pool: NodePool
+    pods: tuple[Pod, ...] = ()
+    price_picousd_per_hour: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.claim.name
+
+    @property
+    def price(self) -> int:
+        """Picodollars per hour, 0 = not known."""
+        return self.price_picousd_per_hour or 0
+
+    @property
+    def evictions(self) -> int:
+        return sum(map(eviction.is_reschedulable, self.pods))
+
+    @property
+    def disruption_cost(self) -> Fraction:
+        """Karpenter's RescheduleDisruptionCost: 1, and the costs of its evictions."""
+        return 1 + self.eviction_cost
+
+    @property
+    def eviction_cost(self) -> Fraction:
+        costs = (eviction.eviction_cost(pod) for pod in self.pods if eviction.is_reschedulable(pod))
+        return sum((max(Fraction(0), cost) for cost in costs), start=Fraction(0))
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """A node that may not be disrupted, and why."""
+
+    claim: str
+    reason: str
+
+
+def build_candidates(
+    snapshot: Snapshot,
+    plan: Plan,
+    claims: Iterable[NodeClaim],
+    catalog: Catalog,
+    *,
+    ignores_pods_with_grace_period: bool = False,
+) -> tuple[list[Candidate], list[Blocked]]:
+    """Which of these claims may be disrupted. ``plan``: where pending pods would go; ``catalog``: with its overlays.
+
+    ``ignores_pods_with_grace_period``: pods that may not be evicted do not keep the node of a claim with a
+    terminationGracePeriod, since they have to go in the end.
+    """
+    nominated = frozenset(node.name for node in plan.existing_nodes)
+    pools = {pool.name: pool for pool in snapshot.nodepools}
+    nodes, pods = blockers.nodes_by_provider_id(snapshot.nodes), blockers.pods_by_node(snapshot.pods)
+    candidates, blocked = list[Candidate](), list[Blocked]()
+    for claim in claims:
+        node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
+        node_pods = pods.get(node.name, []) if node else []
+        counted = node_pods
+        if ignores_pods_with_grace_period and claim.termination_grace_period_seconds is not None:
+            counted = []
+        why = blockers.blocking_reason(claim, node, counted, pool, snapshot, nominated)
+        if why or node is None or pool is None:
+            blocked.append(Blocked(claim.name, why))
+        else:
+            price = node_price(claim, catalog)
+            candidates.append(Candidate(claim, node, pool, tuple(node_pods), price))
+    return candidates, blocked
+
+
+def node_price(claim: NodeClaim, catalog: Catalog) -> int | None:
+    """What the claim's instance costs, in picodollars per hour; None when the catalog does not know its offering."""
+    own: Mapping[str, str] = claim.metadata.labels
+    zone, capacity_type = own.get(labels.ZONE, ""), own.get(labels.CAPACITY_TYPE, "")
+    reservation = own.get(labels.RESERVATION_ID, "")
+    types = catalog.instance_types(claim.node_class_ref.name, claim.nodepool)
+    name = own.get(labels.INSTANCE_TYPE, "")
+    instance_type = find_instance_type(types, name, zone=zone, capacity_type=capacity_type, reservation=reservation)
+    if instance_type is None:
+        return None
+    prices = [
+        offering.price_picousd_per_hour
+        for offering in instance_type.offerings
+        if (offering.zone, offering.capacity_type) == (zone, capacity_type)
+        and (not reservation or offering.requirements.get(labels.RESERVATION_ID).sole_value == reservation)
+        and not offering.lacks_price
+    ]
+    return min(prices, default=None)
+
+
+def within_budgets(
+    candidates: Iterable[Candidate], snapshot: Snapshot, reason: str, *, locked: frozenset[str], maximum: int
+) -> tuple[list[Candidate], list[Blocked]]:
+    """The first candidates that the budgets of their NodePools allow, ``maximum`` at most; and those that wait."""
+    left: dict[str, int] = {}
+    allowed, waiting = list[Candidate](), list[Blocked]()
+    for candidate in candidates:
+        pool = candidate.pool
+        if pool.name not in left:
+            left[pool.name] = budgets.remaining_disruptions(
+                pool, reason, snapshot.nodeclaims, snapshot.nodes, locked=locked, now=snapshot.now
+            )
+        if left[pool.name] > 0 and len(allowed) < maximum:
+            left[pool.name] -= 1
+            allowed.append(candidate)
+        else:
+            waiting.append(Blocked(candidate.name, f"the budgets of NodePool {pool.name} allow no further disruption"))
+    return allowed, waiting

@@ -1,0 +1,80 @@
+"""Drifted nodes, replaced as far as the budgets of their NodePools allow.
+
+Source: Karpenter v1.14 ``pkg/controllers/disruption/drift.go``: nodes without pods first, then by how long they have
+been drifted. Its difference: it replaces one node in each pass, of which the next begins at once.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.decisions.decision import DRIFTED
+from spotwright.disruption import simulation
+from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, within_budgets
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+
+REASON: Final = DRIFTED
+# Nodes that are replaced at once; others follow in the next evaluation.
+MAXIMUM_CANDIDATES: Final = 100
+# A trial without the nodes whose pods had no place follows; so many in an evaluation.
+MAXIMUM_TRIALS: Final = 6
+
+
+class DriftReplacement(msgspec.Struct, frozen=True):
+    """``candidates``: drifted nodes to replace now. ``blocked``: those that may not be, or have no replacement.
+
+    ``snapshot``: the cluster without the candidates; ``plan``: what is decided for it.
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    snapshot: Snapshot | None = None
+    plan: Plan = Plan()
+
+
+def replace_drifted(snapshot: Snapshot, plan: Plan, catalog: Catalog, *, locked: frozenset[str]) -> DriftReplacement:
+    """Which drifted nodes go now, and where their pods go. ``plan``: where pending pods go, without new nodes."""
+    drifted = [claim for claim in snapshot.nodeclaims if _is_drifted(claim, snapshot, locked)]
+    candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
+    settled = simulation.settle(snapshot, plan)
+    failures: dict[str, str] = {}
+    for _ in range(MAXIMUM_TRIALS):
+        ordered = sorted(simulation.without(candidates, failures.keys()), key=_order)
+        left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)
+        if not left:
+            break
+        trial = simulation.simulate(settled, left, catalog)
+        if not trial.failures:
+            return DriftReplacement(tuple(left), _all_blocked(blocked, failures), trial.snapshot, trial.plan)
+        failures |= trial.failures
+    return DriftReplacement(blocked=_all_blocked(blocked, failures))
+
+
+def _all_blocked(blocked: Iterable[Blocked], failures: Mapping[str, str]) -> tuple[Blocked, ...]:
+    return (*blocked, *(Blocked(name, failures[name]) for name in sorted(failures)))
+
+
+def _is_drifted(claim: NodeClaim, snapshot: Snapshot, locked: frozenset[str]) -> bool:
+    """Static NodePools are left out: their nodes are not made for pods."""
+    static = {pool.name for pool in snapshot.nodepools if pool.replicas is not None}
+    return (
+        claim.is_managed
+        and claim.name not in locked
+        and claim.nodepool not in static
+        and claim.metadata.deletion_timestamp is None
+        and claim.is_condition_true(REASON)
+    )
+
+
+def _order(candidate: Candidate) -> tuple[bool, datetime, str]:
+    condition = find_condition(candidate.claim.conditions, REASON)
+    since = condition.last_transition_time if condition else None
+    has_pods = any(map(eviction.is_reschedulable, candidate.pods))
+    return has_pods, since or datetime.min.replace(tzinfo=UTC), candidate.name

@@ -1,0 +1,164 @@
+"""Consolidation: moves that are worth it are proposed, and after fifteen seconds judged again on the live cluster."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from spotwright.decisions.decision import Disruption, derived_id
+from spotwright.disruption import consolidation
+from spotwright.disruption.candidates import Candidate
+from spotwright.disruption.consolidation import Consolidation, Move
+from spotwright.errors import Conflict
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.telemetry import events
+from spotwright.workflows.disrupt.inputs import (
+    VALIDATION_SECONDS,
+    DisruptResult,
+    abort_proposal,
+    admit,
+    buying,
+    gather_and_plan,
+    locked_claims,
+)
+from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.launch_bounds import with_launch_bounds
+from spotwright.workflows.planning.snapshot import gather_live
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import CommandRow, epoch_ms
+
+# No trial is begun with less time left: what was found is proposed then.
+SEARCH_SECONDS: Final = 30
+# Reasons named in the log line of an evaluation.
+REASONS_SHOWN: Final = 10
+
+
+def propose_consolidation(
+    ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], seconds_left: SecondsLeft
+) -> tuple[DisruptResult, Consolidation]:
+    """Propose the moves that are worth it now, all in one row, and ring for their validation."""
+    found = consolidation.consolidate(
+        snapshot,
+        plan,
+        ports.catalogs.read(snapshot.catalog_key),
+        locked=locked,
+        has_time=lambda: seconds_left is None or seconds_left() > SEARCH_SECONDS,
+    )
+    candidates = tuple(sorted(name for move in found.moves for name in move.candidates))
+    if not candidates:
+        return DisruptResult(details=_reasons(found)), found
+    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in candidates}
+    row = CommandRow(
+        id=derived_id(snapshot.cluster, consolidation.REASON, snapshot.now.isoformat(), *sorted(uids.values())),
+        cluster=snapshot.cluster,
+        decision="",
+        reason=consolidation.REASON,
+        candidates=candidates,
+        candidate_uids=uids,
+        phase="proposed",
+        created=epoch_ms(snapshot.now),
+    )
+    ports.state.create(row)
+    bell = Doorbell(snapshot.cluster, "validate", row.id)
+    ports.doorbells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
+    details = tuple(_describe(move) for move in found.moves[:REASONS_SHOWN])
+    return DisruptResult(reason=consolidation.REASON, proposed=candidates, details=details), found
+
+
+def validate_consolidation(
+    ports: ProvisionPorts, row: CommandRow, *, now: datetime, seconds_left: SecondsLeft
+) -> DisruptResult:
+    """Commit the moves of a proposal that are still legal and still worth it; abort it when none is."""
+    cluster = ports.state.cluster()
+    snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
+    obstacle = obstacle or buying(plan)
+    if obstacle:
+        abort_proposal(ports, row)
+        return DisruptResult(obstacle)
+    snapshot = with_launch_bounds(snapshot, cluster, ports.state)
+    catalog = ports.catalogs.read(snapshot.catalog_key)
+    locked = locked_claims(ports, snapshot, but=row.id)
+    chosen = consolidation.still_allowed(snapshot, plan, catalog, row.candidate_uids, locked=locked)
+    found = consolidation.judge(snapshot, plan, catalog, chosen)
+    again = Doorbell(row.cluster, "validate", row.id)
+    try:
+        wanted = sum(len(move.candidates) for move in found.moves)
+        admitted, breaker_open = admit(ports, snapshot, row.id, wanted)
+    except Conflict:
+        ports.doorbells.ring("disrupt", [again], delay_seconds=1)
+        return DisruptResult()
+    if admitted < wanted:
+        found = consolidation.judge(snapshot, plan, catalog, _first(found.moves, chosen, admitted))
+    if not found.moves or found.snapshot is None:
+        abort_proposal(ports, row)
+        return DisruptResult(breaker_open=breaker_open, details=_reasons(found))
+    decision = commit_plan(
+        state=ports.state,
+        blobs=ports.blobs,
+        snapshot=found.snapshot,
+        cluster_version=cluster.version,
+        plan=found.plan,
+        kind="disrupt",
+        message="; ".join(_describe(move) for move in found.moves),
+        disruptions=_disruptions(row, found.moves, locked),
+        launched=cluster.launched,
+    )
+    if decision is None:
+        ports.doorbells.ring("disrupt", [again], delay_seconds=1)
+        return DisruptResult()
+    ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
+    _record_approvals(ports, snapshot, found.moves)
+    committed = tuple(sorted(name for move in found.moves for name in move.candidates))
+    details = tuple(_describe(move) for move in found.moves[:REASONS_SHOWN])
+    return DisruptResult(breaker_open=breaker_open, reason=consolidation.REASON, committed=committed, details=details)
+
+
+def _first(moves: Sequence[Move], candidates: Sequence[Candidate], admitted: int) -> list[Candidate]:
+    """The candidates of as many moves as the breaker admits whole."""
+    names = set[str]()
+    for move in moves:
+        if len(names) + len(move.candidates) <= admitted:
+            names |= set(move.candidates)
+    return [candidate for candidate in candidates if candidate.name in names]
+
+
+def _disruptions(row: CommandRow, moves: Sequence[Move], locked: frozenset[str]) -> tuple[Disruption, ...]:
+    """A command for each move, so that each ends by itself; the first is the proposal's own row."""
+    return tuple(
+        Disruption(
+            row.id if number == 0 else derived_id(row.id, *move.candidates),
+            consolidation.REASON,
+            move.candidates,
+            {name: row.candidate_uids[name] for name in move.candidates},
+            savings_picousd_per_hour=move.saving_picousd_per_hour,
+            locked_claims=tuple(sorted(locked)),
+        )
+        for number, move in enumerate(moves)
+    )
+
+
+def _record_approvals(ports: ProvisionPorts, snapshot: Snapshot, moves: Sequence[Move]) -> None:
+    claims = {claim.name: claim for claim in snapshot.nodeclaims}
+    for move in moves:
+        event = events.CONSOLIDATION_APPROVED(move=_describe(move))
+        for name in move.candidates:
+            ports.cluster.record_event("nodeclaims", claims[name].metadata, event, now=snapshot.now)
+
+
+def _describe(move: Move) -> str:
+    """For example: ``NodeClaims a, b are deleted and replaced with 1 node (spot m5.large): saves $0.07/h; …``."""
+    named = f"NodeClaim {move.candidates[0]} is" if len(move.candidates) == 1 else _several(move.candidates)
+    if not move.new_nodes:
+        return f"{named} deleted: {move.describe()}"
+    kinds = ", ".join(f"{node.capacity_type} {node.instance_types[0]}" for node in move.new_nodes)
+    return f"{named} replaced with {kinds}: {move.describe()}"
+
+
+def _several(names: Sequence[str]) -> str:
+    return f"NodeClaims {', '.join(names)} are"
+
+
+def _reasons(found: Consolidation) -> tuple[str, ...]:
+    return tuple(f"{blocked.claim}: {blocked.reason}" for blocked in found.refused[:REASONS_SHOWN])

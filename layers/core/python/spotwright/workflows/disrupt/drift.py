@@ -1,0 +1,66 @@
+"""Replacing drifted nodes: read live and committed at once, since nobody has to be waited for."""
+
+from datetime import datetime
+
+from spotwright.decisions.decision import Disruption, derived_id
+from spotwright.disruption import drift
+from spotwright.disruption.drift import DriftReplacement
+from spotwright.errors import Conflict
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.workflows.disrupt.inputs import DisruptResult, admit, buying, gather_and_plan, locked_claims
+from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.launch_bounds import with_launch_bounds
+from spotwright.workflows.planning.snapshot import gather_live
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+
+
+def find_drifted(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, locked: frozenset[str]) -> DriftReplacement:
+    """What would be replaced by what is known; nothing is replaced by it alone."""
+    if not any(claim.is_condition_true(drift.REASON) for claim in snapshot.nodeclaims):
+        return DriftReplacement()
+    return drift.replace_drifted(snapshot, plan, ports.catalogs.read(snapshot.catalog_key), locked=locked)
+
+
+def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft) -> DisruptResult:
+    """Read candidates and destinations from the API server, and commit what is replaced; a command for each node."""
+    cluster = ports.state.cluster()
+    snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
+    if obstacle := obstacle or buying(plan):
+        return DisruptResult(obstacle)
+    snapshot = with_launch_bounds(snapshot, cluster, ports.state)
+    locked = locked_claims(ports, snapshot)
+    found = find_drifted(ports, snapshot, plan, locked)
+    uids = {candidate.name: candidate.claim.metadata.uid for candidate in found.candidates}
+    id = derived_id(snapshot.cluster, drift.REASON, now.isoformat(), *sorted(uids.values()))
+    try:
+        admitted, breaker_open = admit(ports, snapshot, id, len(uids))
+    except Conflict:
+        return DisruptResult("another invocation counted disruptions meanwhile")
+    if admitted < len(uids) or found.snapshot is None:
+        # What the breaker would still admit waits until it is closed again: drift is never urgent.
+        return DisruptResult(breaker_open=breaker_open, details=_reasons(found))
+    decision = commit_plan(
+        state=ports.state,
+        blobs=ports.blobs,
+        snapshot=found.snapshot,
+        cluster_version=cluster.version,
+        plan=found.plan,
+        kind="disrupt",
+        message=f"{len(uids)} drifted nodes are replaced: {', '.join(uids)}",
+        disruptions=tuple(
+            Disruption(derived_id(id, name), drift.REASON, (name,), {name: uid}, locked_claims=tuple(sorted(locked)))
+            for name, uid in uids.items()
+        ),
+        launched=cluster.launched,
+    )
+    if decision is None:
+        return DisruptResult("another decision was committed first")
+    ports.doorbells.ring("lifecycle", [Doorbell(snapshot.cluster, "decision", decision.id)])
+    return DisruptResult(breaker_open=breaker_open, reason=drift.REASON, committed=tuple(uids), details=_reasons(found))
+
+
+def _reasons(found: DriftReplacement) -> tuple[str, ...]:
+    return tuple(f"{blocked.claim}: {blocked.reason}" for blocked in found.blocked[:10])

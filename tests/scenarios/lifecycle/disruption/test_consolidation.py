@@ -1,0 +1,225 @@
+"""Nodes that are larger or more than their pods need: what replaces them, and everything that keeps them."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from spotwright.disruption import consolidation
+from spotwright.errors import Unavailable
+from spotwright.model import labels
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.ports.rows import CommandRow
+
+SMALL = builders.pod("small", cpu_millicores=800)
+ON_DEMAND = builders.capacity_types(labels.ON_DEMAND)
+EVERY_NODE = (Budget("100%"),)
+
+
+def types(world: World) -> Counter[str]:
+    """The instance types of claims that stay."""
+    return Counter(
+        claim.metadata.labels.get(labels.INSTANCE_TYPE, "")
+        for claim in world.claims()
+        if claim.metadata.deletion_timestamp is None
+    )
+
+
+def all_run(world: World, count: int) -> bool:
+    return len(world.running_pods()) == count
+
+
+def on_large_nodes(world: World, pods: int) -> None:
+    """On-demand nodes of the largest type, each with eight small pods."""
+    only = (*ON_DEMAND, NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("c5.2xlarge",)))
+    world.cluster.update("nodepools", "default", requirements=only, budgets=(Budget("0"),))
+    world.deploy(SMALL, pods)
+    assert world.run(180, until=lambda: all_run(world, pods))
+    # What may be bought from now on; the requirements of pool and nodes agree, so that nothing drifts.
+    world.cluster.update("nodepools", "default", requirements=ON_DEMAND, budgets=EVERY_NODE)
+
+
+def messages(world: World, reason: str) -> list[str]:
+    return [event.message for event in world.cluster.events if event.reason == reason]
+
+
+def disruptions(world: World) -> dict[str, list[str]]:
+    """Phases of the commands, by reason."""
+    found: dict[str, list[str]] = {}
+    for row in commands(world):
+        found.setdefault(row.reason, []).append(row.phase)
+    return found
+
+
+def test_a_node_too_large_is_replaced_with_a_smaller_one_before_it_goes(world: World) -> None:
+    on_large_nodes(world, 8)
+    (before,) = world.claims()
+    world.deploy(SMALL, 2)
+    launched_first = []
+
+    def is_replaced() -> bool:
+        names = {claim.name for claim in world.claims()}
+        if before.name in names and len(names) > 1:
+            launched_first.append(names)
+        return before.name not in names
+
+    assert world.run(300, until=is_replaced)
+    assert launched_first
+    assert world.run(60, until=lambda: all_run(world, 2))
+    assert types(world) == {"c5.large": 1}
+    assert disruptions(world) == {"Underutilized": ["done"]}
+    (approved,) = messages(world, "ConsolidationApproved")
+    assert "replaced with on-demand c5.large: saves $0.2880/h; its 2 evictions" in approved
+    assert "Disrupting NodeClaim: Underutilized" in messages(world, "DisruptionTerminating")
+
+
+def test_pods_that_fit_on_other_nodes_move_there_and_nothing_is_bought(world: World) -> None:
+    on_large_nodes(world, 16)
+    world.cluster.update("nodepools", "default", requirements=(*ON_DEMAND, only("c5.2xlarge")))
+    assert len(world.claims()) == 2
+    launches = len(world.ec2.requests)
+    world.deploy(SMALL, 7)
+    assert world.run(300, until=lambda: len(world.claims()) == 1)
+    assert world.run(60, until=lambda: all_run(world, 7))
+    assert len(world.ec2.requests) == launches
+
+
+def only(name: str) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, (name,))
+
+
+def test_the_price_settles_and_nothing_moves_any_more(world: World) -> None:
+    """Every step is worth more than it costs, so that there is a last one."""
+    on_large_nodes(world, 24)
+    world.deploy(SMALL, 5)
+    world.run(1200)
+    settled, requests = types(world), len(world.ec2.requests)
+    assert all_run(world, 5)
+    world.run(1800)
+    assert (types(world), len(world.ec2.requests)) == (settled, requests)
+    assert {phase for phases in disruptions(world).values() for phase in phases} <= {"done", "aborted"}
+
+
+def test_a_decision_to_consolidate_is_replayed_as_it_was_made(world: World) -> None:
+    on_large_nodes(world, 8)
+    world.deploy(SMALL, 2)
+    assert world.run(300, until=lambda: types(world) == {"c5.large": 1})
+    heads = {row.decision for row in commands(world)}
+    keys = [key for key in world.blobs.bodies if key.startswith("decisions/")]
+    results = [replay(key, blobs=world.ports.blobs, catalogs=world.ports.catalogs) for key in keys]
+    ours = [result for result in results if result.decision.id in heads]
+    assert ours
+    assert all(result.agrees for result in ours)
+
+
+def commands(world: World) -> list[CommandRow]:
+    rows = [world.state.command(key.removeprefix("command#")) for key in world.state.rows if key.startswith("command#")]
+    return [row for row in rows if row is not None]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"consolidation_policy": "WhenEmpty"}, 'NodePool "default" has non-empty consolidation disabled'),
+        ({"consolidate_after_seconds": None}, 'NodePool "default" has consolidation disabled'),
+    ],
+)
+def test_a_pool_that_does_not_want_it_keeps_its_nodes_and_says_so(
+    world: World, fields: dict[str, object], said: str
+) -> None:
+    on_large_nodes(world, 8)
+    world.cluster.update("nodepools", "default", **fields)
+    world.deploy(SMALL, 2)
+    world.run(300)
+    assert types(world) == {"c5.2xlarge": 1}
+    assert said in messages(world, "Unconsolidatable")
+
+
+def test_a_saving_that_does_not_pay_for_its_evictions_is_left(world: World) -> None:
+    """Forty tiny pods on m5.large, which on c5.large would be $0.022 cheaper: $0.53 a day for forty evictions."""
+    tiny = builders.pod("tiny", cpu_millicores=40, memory_bytes=2**20)
+    world.cluster.update("nodepools", "default", requirements=(*ON_DEMAND, only("m5.large")), budgets=(Budget("0"),))
+    world.deploy(tiny, 40)
+    assert world.run(180, until=lambda: all_run(world, 40))
+    world.cluster.update("nodepools", "default", requirements=ON_DEMAND, budgets=EVERY_NODE)
+    costly = {labels.POD_DELETION_COST: str(2**27)}
+    for pod in world.running_pods():
+        about = msgspec.structs.replace(pod.metadata, annotations=costly)
+        world.cluster.put("pods", msgspec.structs.replace(pod, metadata=about))
+    world.run(300)
+    assert types(world) == {"m5.large": 1}
+    assert any("so much cheaper that it pays" in message for message in messages(world, "Unconsolidatable"))
+
+
+def test_a_spot_node_is_replaced_with_a_spot_node_only_behind_its_gate(world: World) -> None:
+    world.cluster.update("nodepools", "default", requirements=(only("c5.2xlarge"),), budgets=(Budget("0"),))
+    world.deploy(SMALL, 8)
+    assert world.run(180, until=lambda: all_run(world, 8))
+    world.cluster.update("nodepools", "default", requirements=(), budgets=EVERY_NODE)
+    world.deploy(SMALL, 2)
+    world.run(240)
+    assert types(world) == {"c5.2xlarge": 1}
+    disabled = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
+    assert disabled in messages(world, "Unconsolidatable")
+    gates = (*world.settings.feature_gates, SPOT_TO_SPOT_CONSOLIDATION)
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=gates)
+    world.run(1200)
+    assert types(world) == {"c5.2xlarge": 1}
+    assert any("requires 15 cheaper instance type options" in text for text in messages(world, "Unconsolidatable"))
+
+
+def test_a_replacement_that_never_comes_ends_the_command_and_the_node_stays(world: World) -> None:
+    on_large_nodes(world, 8)
+    (before,) = world.claims()
+    world.deploy(SMALL, 2)
+    world.kubelets.boot_seconds = 3600.0
+    assert world.run(1500, until=lambda: "aborted" in disruptions(world).get("Underutilized", []))
+    (claim,) = [claim for claim in world.claims() if claim.name == before.name]
+    assert claim.metadata.deletion_timestamp is None
+    node = world.cluster.node(claim.node_name)
+    assert node is not None
+    assert labels.DISRUPTED not in {taint.key for taint in node.taints}
+    assert all_run(world, 2)
+
+
+def test_a_do_not_disrupt_pod_that_comes_within_the_fifteen_seconds_keeps_its_node(world: World) -> None:
+    on_large_nodes(world, 8)
+    world.deploy(SMALL, 2)
+    assert world.run(120, until=lambda: any(row.reason == consolidation.REASON for row in commands(world)))
+    pod, *_ = world.running_pods()
+    about = msgspec.structs.replace(pod.metadata, annotations={labels.DO_NOT_DISRUPT: "true"})
+    world.cluster.put("pods", msgspec.structs.replace(pod, metadata=about))
+    world.run(120)
+    assert types(world) == {"c5.2xlarge": 1}
+    assert set(disruptions(world)["Underutilized"]) == {"aborted"}
+
+
+def test_budgets_bound_how_many_nodes_are_consolidated_at_once(world: World) -> None:
+    on_large_nodes(world, 32)
+    world.cluster.update("nodepools", "default", budgets=(Budget("1"),))
+    world.deploy(SMALL, 8)
+    most = 0
+    for _ in range(900):
+        world.run(1)
+        nodes = [world.cluster.node(claim.node_name) for claim in world.claims() if claim.node_name]
+        leaving = [node for node in nodes if node and any(taint.key == labels.DISRUPTED for taint in node.taints)]
+        most = max(most, len(leaving))
+    assert most == 1
+    assert len(types(world)) == 1
+    assert all_run(world, 8)
+
+
+def test_two_minutes_of_an_api_server_that_fails_lose_nothing(world: World) -> None:
+    on_large_nodes(world, 8)
+    world.deploy(SMALL, 2)
+    world.run(20)
+    world.effects.inject(Fault("cluster", "*", Unavailable("the API server does not answer"), times=40))
+    world.run(600)
+    assert types(world) == {"c5.large": 1}
+    assert all_run(world, 2)

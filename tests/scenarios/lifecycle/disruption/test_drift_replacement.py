@@ -1,0 +1,154 @@
+"""Nodes that have drifted are replaced: within their budgets, pods' places first, and told when that cannot be."""
+
+import msgspec
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import Condition
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from spotwright.workflows.planning.replay import replay
+from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
+
+TEAM_B = {"team": "b"}
+
+
+def with_nodes(world: World, count: int, *, consolidate: bool = False) -> None:
+    """So many nodes with a pod each; only drift disrupts them, one at a time."""
+    budgets = (Budget("1"), *(() if consolidate else (Budget("0", reasons=("Underutilized",)),)))
+    world.cluster.update("nodepools", "default", budgets=budgets)
+    stamp(world)
+    look(world, "nodepools")
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), count)
+    assert world.run(180, until=lambda: len(world.running_pods()) == count == len(world.claims()))
+
+
+def relabel(world: World) -> None:
+    edit(world, "nodepools", labels=TEAM_B)
+    look(world, "nodepools")
+
+
+def teams(world: World) -> list[str]:
+    return sorted(claim.metadata.labels.get("team", "") for claim in world.claims())
+
+
+def disrupted(world: World) -> list[NodeClaim]:
+    """Claims that are disrupted and have their instance still."""
+    return [
+        claim
+        for claim in world.claims()
+        if claim.is_condition_true("DisruptionReason") and not claim.is_condition_true("InstanceTerminating")
+    ]
+
+
+def test_drifted_nodes_are_replaced_one_after_the_other_and_no_pod_is_without_a_place(world: World) -> None:
+    with_nodes(world, 3)
+    relabel(world)
+    most = 0
+    for _ in range(900):
+        world.run(1)
+        most = max(most, len(disrupted(world)))
+        if teams(world) == ["b", "b", "b"]:
+            break
+    assert teams(world) == ["b", "b", "b"]
+    assert most == 1
+    assert world.run(60, until=lambda: len(world.running_pods()) == 3)
+    assert "Disrupting NodeClaim: Drifted" in {event.message for event in world.cluster.events}
+
+
+def test_a_wider_budget_replaces_more_at_once_and_each_ends_by_itself(world: World) -> None:
+    with_nodes(world, 3)
+    world.cluster.update("nodepools", "default", budgets=(Budget("2"), Budget("0", reasons=("Underutilized",))))
+    relabel(world)
+    assert world.run(120, until=lambda: len(disrupted(world)) == 2)
+    rows = [world.state.command(key.removeprefix("command#")) for key in world.state.rows if key.startswith("command#")]
+    assert [len(row.candidates) for row in rows if row] == [1, 1]
+    assert world.run(900, until=lambda: teams(world) == ["b", "b", "b"])
+
+
+@pytest.mark.parametrize("reasons", [(), ("Drifted",)])
+def test_a_closed_budget_keeps_them(world: World, reasons: tuple[str, ...]) -> None:
+    with_nodes(world, 2)
+    world.cluster.update("nodepools", "default", budgets=(Budget("0", reasons=reasons),))
+    relabel(world)
+    world.run(300)
+    assert teams(world) == ["", ""]
+    assert not disrupted(world)
+
+
+def test_consolidate_after_never_does_not_keep_a_drifted_node(world: World) -> None:
+    """F18 of Karpenter's behavior: drift is not consolidation."""
+    with_nodes(world, 1)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
+    relabel(world)
+    assert world.run(300, until=lambda: teams(world) == ["b"])
+
+
+def test_a_pod_that_has_no_other_place_keeps_its_node_and_another_one_goes(world: World) -> None:
+    """F13 of Karpenter's behavior."""
+    with_nodes(world, 2)
+    pod = world.running_pods()[0]
+    # Nothing that can be bought has so much.
+    world.cluster.put("pods", msgspec.structs.replace(pod, requests=pod.requests | {"cpu": 150_000}))
+    relabel(world)
+    assert world.run(300, until=lambda: teams(world) == ["", "b"])
+    world.run(120)
+    assert teams(world) == ["", "b"]
+    blocked = [event.message for event in world.cluster.events if event.reason == "DisruptionBlocked"]
+    assert any(f"pod {pod.key} would have no place" in message for message in blocked)
+
+
+def test_do_not_disrupt_keeps_a_drifted_node_unless_it_has_a_grace_period(world: World) -> None:
+    """F16 of Karpenter's behavior."""
+    with_nodes(world, 1)
+    (pod,) = world.running_pods()
+    about = msgspec.structs.replace(pod.metadata, annotations={labels.DO_NOT_DISRUPT: "true"})
+    world.cluster.put("pods", msgspec.structs.replace(pod, metadata=about))
+    relabel(world)
+    world.run(180)
+    assert teams(world) == [""]
+    (claim,) = world.claims()
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, termination_grace_period_seconds=60))
+    assert world.run(180, until=lambda: any(c.metadata.deletion_timestamp is not None for c in world.claims()))
+
+
+def test_a_replacement_that_never_joins_leaves_the_drifted_node_as_it_was(world: World) -> None:
+    with_nodes(world, 1)
+    world.kubelets.boot_seconds = 3600.0
+    relabel(world)
+    assert world.run(300, until=lambda: len(disrupted(world)) == 1)
+    assert world.run(900, until=lambda: not disrupted(world))
+    (old,) = [claim for claim in world.claims() if "team" not in claim.metadata.labels]
+    node = world.cluster.node(old.node_name)
+    assert node is not None
+    assert labels.DISRUPTED not in {taint.key for taint in node.taints}
+    assert len(world.running_pods()) == 1
+
+
+def test_a_decision_to_replace_is_replayed_as_it_was_made(world: World) -> None:
+    with_nodes(world, 1)
+    relabel(world)
+    assert world.run(300, until=lambda: teams(world) == ["b"])
+    replays = [
+        replay(key, blobs=world.ports.blobs, catalogs=world.ports.catalogs)
+        for key in world.blobs.bodies
+        if key.startswith("decisions/")
+    ]
+    drifts = [
+        result for result in replays if {disruption.reason for disruption in result.decision.disruptions} == {"Drifted"}
+    ]
+    assert drifts
+    assert all(result.agrees for result in drifts)
+
+
+def test_an_empty_node_that_has_drifted_goes_as_an_empty_one(world: World) -> None:
+    """G11 of Karpenter's behavior."""
+    with_nodes(world, 1)
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), 0)
+    (claim,) = world.claims()
+    drifting = (*claim.conditions, Condition("Drifted", "True", "NodePoolDrifted"))
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=drifting))
+    assert world.run(200, until=lambda: not world.claims())
+    assert "Disrupting NodeClaim: Empty" in {event.message for event in world.cluster.events}
