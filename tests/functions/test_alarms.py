@@ -18,6 +18,7 @@ from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
@@ -183,8 +184,9 @@ def of(alarms: dict[str, Resource], kind: str) -> list[Resource]:
 
 
 def idle(functions: Functions, metrics: Metrics, alarms: dict[str, Resource]) -> None:
-    """An hour of a cluster at zero nodes in which nothing happens."""
+    """An hour of a cluster at zero nodes in which nothing happens; CoreDNS waits for a node as it did for hours."""
     world = functions.world
+    world.cluster.put("pods", _waiting_follower(world))
     for kind, (_, bad) in AWS.items():
         for alarm in of(alarms, kind):
             for each in metric_stats(alarm):
@@ -196,6 +198,13 @@ def idle(functions: Functions, metrics: Metrics, alarms: dict[str, Resource]) ->
             written += functions.invoke("sweep", doorbell(world, "full"))
             written += functions.invoke("lifecycle", doorbell(world, "nodepools"), doorbell(world, "drift"))
         metrics.put_output(written, minute)
+
+
+def _waiting_follower(world: World) -> Pod:
+    pod = builders.pod("coredns", unschedulable=True)
+    created = world.clock.now() - timedelta(hours=8)
+    metadata = msgspec.structs.replace(pod.metadata, creation_timestamp=created, annotations={labels.FOLLOW: "true"})
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def write(metrics: Metrics, stat: dict[str, Any], minutes: range, value: float) -> None:

@@ -94,6 +94,36 @@ def test_every_kind_of_resource_comes_and_goes(aws: Aws) -> None:
                 ComparisonOperator="GreaterThanThreshold",
                 AlarmActions=[{"Ref": "Topic"}],
             ),
+            "SumAlarm": of(
+                "CloudWatch::Alarm",
+                AlarmName="a-sum",
+                AlarmDescription="of two metrics",
+                Metrics=[
+                    {"Id": "expr_1", "Expression": "SUM(METRICS())", "Label": "sum"},
+                    *(
+                        {
+                            "Id": f"m{number}",
+                            "MetricStat": {
+                                "Metric": {
+                                    "Namespace": "n",
+                                    "MetricName": "m",
+                                    "Dimensions": [{"Name": "service", "Value": f"s{number}"}],
+                                },
+                                "Period": 300,
+                                "Stat": "Sum",
+                            },
+                            "ReturnData": False,
+                        }
+                        for number in range(2)
+                    ),
+                ],
+                EvaluationPeriods=2,
+                Threshold=1,
+                ComparisonOperator="GreaterThanOrEqualToThreshold",
+                TreatMissingData="notBreaching",
+                AlarmActions=[{"Ref": "Topic"}],
+                OKActions=[{"Ref": "Topic"}],
+            ),
             "Dashboard": of(
                 "CloudWatch::Dashboard",
                 DashboardBody='{"widgets": []}',
