@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from local.aws.emulator import Emulator
-from local.aws.functions import packages, processor_share
+from local.aws.functions import packages
 from local.aws.functions.log import FunctionLog
+from local.aws.functions.processor_share import Hold
 from local.aws.functions.runtime_api import Invocation, RuntimeApi
 from local.aws.functions.usage import UsageMeter
 from local.aws.functions.versions import FunctionVersion
@@ -30,8 +31,8 @@ LONGEST_LIFE_SECONDS = 40 * 60
 class ExecutionEnvironment:
     """A started process. `invoke` blocks; `kill` may come from any thread at any time."""
 
-    def __init__(self, emulator: Emulator, function: FunctionVersion, *, share: bool = False) -> None:
-        """`share`: hold the process to the part of a processor that its memory buys. Raises OSError if that fails."""
+    def __init__(self, emulator: Emulator, function: FunctionVersion, *, hold: Hold | None = None) -> None:
+        """`hold` holds the process to the part of a processor that its memory buys; raises what that raises."""
         self.function = function
         self.started = time.monotonic()
         self.last_used = self.started
@@ -42,7 +43,7 @@ class ExecutionEnvironment:
         self._log = FunctionLog(emulator.directory / "logs" / f"function-{function.short_name}.log", function.version)
         self.process = self._spawn()
         self._meter = UsageMeter(self.process.pid)
-        self._group = processor_share.hold(self.process.pid, function.memory_mb) if share else None
+        self._release = hold(self.process.pid, function.memory_mb) if hold else None
         emulator.process_killers[self._credentials.access_key_id] = self.kill
         emulator.function_names[self._credentials.access_key_id] = function.short_name
         self._log.follow(self.process)
@@ -158,8 +159,8 @@ class ExecutionEnvironment:
         self._api.ready.set()
         self._emulator.process_killers.pop(self._credentials.access_key_id, None)
         self._api.close()
-        if self._group is not None:
-            processor_share.release(self._group)
+        if self._release is not None:
+            self._release()
 
     def tail(self) -> bytes:
         """The last 4 KB that the latest invocation logged."""

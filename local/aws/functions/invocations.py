@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from moto.awslambda.models import LambdaFunction
 
 from local.aws.emulator import Emulator
-from local.aws.functions import recursion
+from local.aws.functions import processor_share, recursion
 from local.aws.functions.environment_pool import PROCESSES_PER_FUNCTION, EnvironmentPool, Throttled
 from local.aws.functions.execution_environment import ExecutionEnvironment
 from local.aws.functions.runtime_api import Invocation
@@ -31,7 +31,7 @@ class Disabled(Exception):
 class Functions:
     """The execution environments of one emulator, keyed by function name and version. See `Emulator.component`.
 
-    `shares`: new processes get the part of a processor that their function's memory buys, not a whole one.
+    `shares`: new processes get exactly the part of a processor that their function's memory buys, not a whole one.
     """
 
     emulator: Emulator
@@ -101,8 +101,10 @@ class Functions:
             return self.pools[key]
 
     def _start(self, function: FunctionVersion) -> ExecutionEnvironment:
-        share = self.shares or self.emulator.strictness.holds(Rule.PROCESSOR_SHARE)
-        return ExecutionEnvironment(self.emulator, function, share=share)
+        if self.shares:
+            return ExecutionEnvironment(self.emulator, function, hold=processor_share.hold_by_control_group)
+        strict = self.emulator.strictness.holds(Rule.PROCESSOR_SHARE)
+        return ExecutionEnvironment(self.emulator, function, hold=processor_share.hold if strict else None)
 
     def _limit(self, function: LambdaFunction) -> int:
         reserved = function.reserved_concurrency

@@ -222,6 +222,7 @@ def test_memory_is_a_share_of_a_processor(tmp_path: Path, files: tuple[str, ...]
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    group = processor_share.hold(42, memory_mb=processor_share.MB_PER_PROCESSOR, root=tmp_path)
+    processor_share.hold_by_control_group(42, memory_mb=processor_share.MB_PER_PROCESSOR, root=tmp_path)
+    (group,) = tmp_path.rglob("spotwright-42")
     assert {name: (group / name).read_text() for name in limits} == limits
     assert (group / "cgroup.procs").read_text() == "42"
