@@ -230,6 +230,7 @@ def test_a_role_logs_in_by_its_access_entry(stack: Stack, tmp_path: Path) -> Non
         path.write_text(yaml.safe_dump(config))
         return stack.kubectl("--kubeconfig", str(path), "auth", "whoami", "-o", "json", check=False)
 
+    until(lambda: whoami(stack.cluster).returncode == 0)
     user = json.loads(whoami(stack.cluster).stdout)["status"]["userInfo"]
     assert "spotwright:read" in user["groups"]
     assert "assumed-role/reader/" in user["username"]
@@ -242,6 +243,8 @@ def test_a_pod_gets_the_role_of_its_service_account(stack: Stack, profile: str) 
     client(stack, "eks").create_pod_identity_association(
         clusterName=stack.cluster, namespace="default", serviceAccount="whoami", roleArn=arn
     )
+    account = {"cluster": stack.cluster, "namespace": "default", "serviceAccount": "whoami"}
+    until(lambda: stack.control("POST", "/_local/podidentity/associated", account)["associated"])
     stack.kubectl("create", "serviceaccount", "whoami")
     container = {"name": "main", "image": "registry.local/whoami:1"}
     spec = {"serviceAccountName": "whoami", "containers": [container], "terminationGracePeriodSeconds": 1}
