@@ -30,7 +30,7 @@ from local.aws.eventbridge import event_bus
 from local.aws.functions import control as functions_control
 from local.aws.gateway import Gateway
 from local.aws.schedules import scheduler
-from local.aws.storage import bucket_policies, index_propagation, time_to_live
+from local.aws.storage import bucket_policies, index_propagation, large_tables, time_to_live
 from local.aws.strictness import Strictness
 from local.aws.sts import callers
 
@@ -66,6 +66,7 @@ MODULES: tuple[EmulatorModule, ...] = (
     bucket_policies,
     time_to_live,
     index_propagation,
+    large_tables,
     stacks_api,
     change_sets_api,
     custom_resources,

@@ -126,6 +126,8 @@ def _next_due(queue: Queue) -> float:
 def patch_moto() -> None:
     """Replace moto's racy operations, and its delivery to Lambda inside SendMessage."""
     replacements: list[tuple[type, str, Any]] = [
+        (Message, "visible", property(_is_visible)),
+        (Message, "delayed", property(_is_delayed)),
         (Queue, "add_message", _add_message),
         (Queue, "delete_message", delete_message),
         (SQSBackend, "receive_message", _receive_message),
@@ -136,6 +138,15 @@ def patch_moto() -> None:
     ]
     for owner, name, replacement in replacements:
         setattr(owner, name, replacement)
+
+
+def _is_visible(message: Message) -> bool:
+    """moto asks it of every message of the queue three times for each that is sent, and makes a date each time."""
+    return time.time() * 1000 > message.visible_at
+
+
+def _is_delayed(message: Message) -> bool:
+    return time.time() * 1000 < message.delayed_until
 
 
 def _add_message(queue: Queue, message: Message) -> None:

@@ -1,1 +1,1 @@
-"""What moto lacks of DynamoDB (time to live) and S3 (conditions in bucket policies)."""
+"""What moto lacks of DynamoDB (time to live, speed) and S3 (conditions in bucket policies)."""

@@ -12,9 +12,8 @@ from moto.dynamodb.models.table import Table
 
 from local.aws.calls.request import AwsRequest, AwsResponse
 from local.aws.emulator import Emulator
+from local.aws.storage import large_tables
 from local.aws.strictness import Rule, Strictness
-
-_query = Table.query
 
 
 def add(emulator: Emulator) -> None:
@@ -52,10 +51,10 @@ def _written(request: AwsRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _lagging(strictness: Strictness) -> Any:
-    """moto's query, without what an index does not show yet."""
+    """The query, without what an index does not show yet."""
 
     def query(table: Table, *arguments: Any, **more: Any) -> tuple[list[Item], int, dict[str, Any] | None]:
-        found, count, last = _query(table, *arguments, **more)
+        found, count, last = large_tables.query(table, *arguments, **more)
         name = more["index_name"] if "index_name" in more else arguments[7]
         if name in {index.name for index in table.global_indexes}:
             found = [item for item in found if strictness.is_seen(Rule.INDEX_PROPAGATION, _key(table, item))]
