@@ -12,6 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import msgspec
+from botocore.exceptions import BotoCoreError
 from prometheus_client import CollectorRegistry, Metric
 
 from forwarder.batching import BatchWindow
@@ -37,6 +38,8 @@ from spotwright.telemetry.emit import log_line
 
 # A loop without a turn for this long is stuck; what takes long is done in threads of its own.
 STUCK_SECONDS = 120.0
+
+_NO_HEARTBEAT = "no heartbeat was written: without AWS credentials none can be; the log says more"
 
 logger = logging.getLogger("forwarder")
 
@@ -67,6 +70,14 @@ def main() -> int:
     except InvalidRequest as error:
         log_line(logger, log_lines.FORWARDER_MISCONFIGURED, error=str(error))
         return 2
+    try:
+        has_credentials = clients.has_own_credentials()
+    except BotoCoreError as error:
+        # The agent may come up later: the kubelet starts the container again.
+        log_line(logger, log_lines.FORWARDER_MISCONFIGURED, error=f"no AWS credentials: {error}")
+        return 2
+    if not has_credentials:
+        log_line(logger, log_lines.FORWARDER_WITHOUT_CREDENTIALS, cluster=forwarder_settings.cluster)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -82,7 +93,9 @@ def _run(forwarder_settings: ForwarderSettings, connection: Connection, stopping
         threading.Thread(target=_watch_or_exit, args=arguments, name=kind.name, daemon=True).start()
 
     loop = _loop(forwarder_settings, updates, ScalableWatchers(start_watcher))
-    server = serve(_registry(loop), _checks(loop), forwarder_settings.address, forwarder_settings.metrics_port)
+    server = serve(
+        _registry(loop), _checks(loop, time.monotonic), forwarder_settings.address, forwarder_settings.metrics_port
+    )
     for kind in WATCHED_KINDS:
         start_watcher(kind, stopping)
     host, port = server.server_address[:2]
@@ -128,12 +141,19 @@ def _registry(loop: Loop) -> CollectorRegistry:
     return registry
 
 
-def _checks(loop: Loop) -> Checks:
-    started = time.monotonic()
-    return {
-        "/healthz": lambda: time.monotonic() - max(started, loop.counters.last_turn_at) < STUCK_SECONDS,
-        "/readyz": lambda: loop.cache.is_synced(time.monotonic()),
-    }
+def _checks(loop: Loop, clock: Callable[[], float]) -> Checks:
+    started = clock()
+
+    def unhealthy() -> str:
+        is_stuck = clock() - max(started, loop.counters.last_turn_at) >= STUCK_SECONDS
+        return f"the loop has not turned for {STUCK_SECONDS:.0f} s" if is_stuck else ""
+
+    def unready() -> str:
+        if not loop.cache.is_synced(clock()):
+            return "not every watch is up to date"
+        return "" if loop.counters.heartbeats else _NO_HEARTBEAT
+
+    return {"/healthz": unhealthy, "/readyz": unready}
 
 
 def _watch_or_exit(

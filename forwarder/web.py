@@ -1,4 +1,4 @@
-"""Serves /metrics, /healthz (the loop runs) and /readyz (every watch is up to date)."""
+"""Serves /metrics, /healthz (the loop runs) and /readyz (watches are up to date, and AWS took a heartbeat)."""
 
 import logging
 import socket
@@ -15,7 +15,8 @@ from spotwright.telemetry.emit import log_line
 
 logger = logging.getLogger("forwarder")
 
-type Checks = Mapping[str, Callable[[], bool]]
+#: Path to what asks for the reason why not; "" = all is well.
+type Checks = Mapping[str, Callable[[], str]]
 
 
 class _Family:
@@ -57,10 +58,10 @@ class _Pages(BaseHTTPRequestHandler):
             self._say_metrics()
         elif path not in self.checks:
             self._say(404, "not found")
-        elif self.checks[path]():
-            self._say(200, "ok")
+        elif reason := self.checks[path]():
+            self._say(503, reason)
         else:
-            self._say(503, "not ok")
+            self._say(200, "ok")
 
     def _say_metrics(self) -> None:
         is_compressed = "gzip" in self.headers.get("Accept-Encoding", "")

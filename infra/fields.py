@@ -1,5 +1,6 @@
 """Reads one object of the context field by field, and says precisely what is wrong with it."""
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -93,7 +94,11 @@ class Fields:
 
     def refuse_unknown_keys(self) -> None:
         for key, value in self._values.items():
-            raise ConfigError(f"{self._at(key)}: got {show(value)}, allowed here: {_listed(sorted(self._known))}")
+            near = difflib.get_close_matches(str(key), self._known, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise ConfigError(
+                f"{self._at(key)}: got {show(value)}, {meant}allowed here: {_listed(sorted(self._known))}"
+            )
 
     def refusal(self, key: str, value: object, allowed: str) -> ConfigError:
         return ConfigError(f"{self._at(key)}: got {show(value)}, allowed: {allowed}")

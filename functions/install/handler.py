@@ -19,6 +19,7 @@ from spotwright.adapters.aws.eks.access_entries import NodeAccessEntries
 from spotwright.adapters.aws.eks.access_entry import TemporaryAccessEntry
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.errors import ApiError, InvalidRequest
+from spotwright.log_metrics import write_library_lines
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.install.node_access import NodeRole
@@ -41,6 +42,7 @@ PREFLIGHT_CHECKS = (
 )
 
 logger = Logger()
+write_library_lines(logger, "spotwright.install")
 
 
 class Deadline:

@@ -35,7 +35,7 @@ def served() -> Iterator[Metric]:
 def address() -> Iterator[str]:
     registry = CollectorRegistry()
     registry.register(ClusterCollector(served))
-    server = serve(registry, {"/healthz": lambda: True, "/readyz": lambda: False}, "127.0.0.1", 0)
+    server = serve(registry, {"/healthz": lambda: "", "/readyz": lambda: "no heartbeat"}, "127.0.0.1", 0)
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
@@ -109,7 +109,7 @@ def test_the_cluster_state_is_measured(metrics: dict[str, Metric]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "text"), [("/healthz", 200, "ok"), ("/readyz", 503, "not ok"), ("/x", 404, "not found")]
+    ("path", "status", "text"), [("/healthz", 200, "ok"), ("/readyz", 503, "no heartbeat"), ("/x", 404, "not found")]
 )
 def test_probes_are_answered_beside_the_metrics(address: str, path: str, status: int, text: str) -> None:
     answer = urllib3.request("GET", address + path, timeout=5.0)

@@ -39,7 +39,7 @@ def one(**fields: Any) -> dict[str, Any]:
         ({"clusters": ["one"]}, "spotwright.clusters[0]", "'one'", "an object"),
         (context(cell="Main"), "spotwright.cell", "'Main'", "a lower-case word"),
         (context(cell=7), "spotwright.cell", "7", "a lower-case word"),
-        (context(celll="x"), "spotwright.celll", "'x'", "allowed here: alarmEmail, alarmTopicArn"),
+        (context(celll="x"), "spotwright.celll", "'x'", "did you mean cell? allowed here: alarmEmail, alarmTopicArn"),
         (context(architecture="arm"), "spotwright.architecture", "'arm'", "arm64, x86_64"),
         (context(logRetentionDays=8), "spotwright.logRetentionDays", "8", "1, 3, 5, 7"),
         (context(logRetentionDays=True), "spotwright.logRetentionDays", "true", "1, 3, 5, 7"),
@@ -95,6 +95,7 @@ def one(**fields: Any) -> dict[str, Any]:
             "endpoint, network",
         ),
         (one(nodeRoles=[f"role-{n:050}" for n in range(50)]), "spotwright.clusters", '["one"]', "4 KB"),
+        (one(noderoles=["x"]), "spotwright.clusters[0].noderoles", '["x"]', "did you mean nodeRoles? allowed here"),
         ({"clusters": [cluster("a"), cluster("a")]}, "spotwright.clusters", '["a","a"]', "each name once"),
         (
             {"clusters": [cluster("a"), cluster("b", vpc=NETWORK)]},

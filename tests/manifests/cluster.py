@@ -57,5 +57,7 @@ def running_cluster() -> Cluster:
 def wanted(installer: str = "one", image: str = "forwarder:test") -> Installation:
     """Everything that install applies, for an installer of that name."""
     access: list[JsonObject] = [*manifests.rbac(), *manifests.flow_control()]
-    parts = [*access, *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
+    # Nobody tells pods of a Pod Identity there.
+    environment = {"CLUSTER_NAME": "test", "AWS_ACCESS_KEY_ID": "test"}
+    parts = [*access, *manifests.forwarder(image, environment)]
     return Installation(manifests.definitions(), parts, installer)

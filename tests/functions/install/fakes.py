@@ -2,6 +2,7 @@
 
 import copy
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,12 +57,19 @@ class Access:
 
 @dataclass
 class Objects:
-    """An API server in memory; ``failures`` are raised first, one per call. CRDs are established at once."""
+    """An API server in memory; ``failures`` are raised first, one per call. CRDs are established at once.
+
+    ``early_pods``: so many pods of the forwarder are admitted before its Pod Identity association counts.
+    """
 
     live: dict[str, Object] = field(default_factory=dict)
     failures: list[Exception] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     names_taken: bool = False
+    early_pods: int = 0
+    credentials: str = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+    admitted: int = 0
+    pod: Object | None = None
 
     def _fail(self) -> None:
         if self.failures:
@@ -90,11 +98,25 @@ class Objects:
     def delete(self, document: Any, /) -> None:
         self._fail()
         self.deleted.append(document["kind"])
+        if document["kind"] == "Pod":
+            self.pod = None
+            return
         del self.live[object_path(document)]
 
-    def list(self, api_version: str, kind: str, /) -> list[Object]:
+    def list(self, api_version: str, kind: str, namespace: str = "", selector: str = "", /) -> list[Object]:
         self._fail()
+        if kind == "Pod":
+            return [*self._forwarder_pods()]
         return [copy.deepcopy(live) for live in self.live.values() if live["kind"] == kind]
+
+    def _forwarder_pods(self) -> Sequence[Object]:
+        """The Deployment's controller: a pod in place of the one that was deleted, admitted now."""
+        if self.pod is None:
+            environment = [{"name": self.credentials}] if self.admitted >= self.early_pods else []
+            self.admitted += 1
+            metadata = {"name": f"forwarder-{self.admitted}", "uid": f"uid-{self.admitted}"}
+            self.pod = {"metadata": metadata, "spec": {"containers": [{"name": "forwarder", "env": environment}]}}
+        return (copy.deepcopy(self.pod),)
 
 
 @dataclass

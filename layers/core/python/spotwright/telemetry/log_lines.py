@@ -341,6 +341,18 @@ INSTALLED: Final = LogLine(
     _INFO, "installed manifests", ("cluster", "applied"),
     when="CRDs, RBAC, flow control and the forwarder were applied to the cluster.",
 )
+FORWARDER_ADMITTED_EARLY: Final = LogLine(
+    _WARNING, "forwarder's pod has no AWS credentials", ("cluster", "pod"),
+    when="The pod was admitted before its Pod Identity association took effect. It was deleted, so that another takes"
+    " its place.",
+)
+FORWARDER_LEFT_WITHOUT_CREDENTIALS: Final = LogLine(
+    _ERROR, "forwarder's pods get no AWS credentials", ("cluster", "waited_seconds"),
+    when="The installation is done, but no new pod of the forwarder was given credentials: functions poll.",
+    remedy="Look whether the Pod Identity association of kube-system/spotwright-forwarder exists"
+    " (`aws eks list-pod-identity-associations --cluster-name NAME`), then `kubectl rollout restart deployment"
+    " spotwright-forwarder --namespace kube-system`.",
+)
 REMOVED: Final = LogLine(
     _INFO, "removed manifests", ("cluster", "deleted", "kept", "abandoned", "entries_deleted", "entries_kept"),
     when="RBAC, flow control and the forwarder were removed from the cluster; `abandoned` says why the rest stays, if"
@@ -366,6 +378,13 @@ FORWARDER_MISCONFIGURED: Final = LogLine(
     _ERROR, "cannot start forwarder", ("error",),
     when="An environment variable or the service account of the forwarder is missing or wrong.",
     remedy="Deploy again; the forwarder's Deployment is written by the function install.",
+)
+FORWARDER_WITHOUT_CREDENTIALS: Final = LogLine(
+    _ERROR, "forwarder has no AWS credentials", ("cluster",),
+    when="The forwarder's pod was admitted before its Pod Identity association took effect, or there is none: such a"
+    " pod never gets credentials. It is not ready; functions poll.",
+    remedy="`kubectl rollout restart deployment spotwright-forwarder --namespace kube-system`; if it stays, deploy"
+    " again.",
 )
 WATCHER_ENDED: Final = LogLine(
     _ERROR, "watcher ended unexpectedly", ("kind",), traceback=True,

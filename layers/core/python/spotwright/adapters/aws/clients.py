@@ -35,6 +35,8 @@ ROLE_SECONDS: Final = 3600
 _SESSION_NAME: Final = "spotwright"
 # The name in a profile, the environment variables, a default, a conversion. botocore itself reads the second only.
 _REGION: Final = ("region", ["AWS_REGION", "AWS_DEFAULT_REGION"], None, None)
+# How botocore names credentials of the instance metadata service.
+_OF_MACHINE: Final = "iam-role"
 # A botocore session is for a single thread, a client for all threads. A fresh process makes clients in threads that
 # read in parallel.
 _MAKING: Final = RLock()
@@ -64,6 +66,15 @@ class _AssumedRole(CredentialProvider):
 def own_session() -> botocore.session.Session:
     """The session of the process's own credentials and region."""
     return botocore.session.Session(session_vars={"region": _REGION})
+
+
+def has_own_credentials() -> bool:
+    """Whether this process was given credentials: those of the machine that it runs on are not meant for it.
+
+    Raises botocore's errors where credentials are promised and nobody gives them.
+    """
+    credentials = own_session().get_credentials()
+    return credentials is not None and credentials.method != _OF_MACHINE
 
 
 @cache

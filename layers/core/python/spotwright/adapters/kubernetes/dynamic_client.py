@@ -75,12 +75,13 @@ class DynamicClient:
         with suppress(NotFound):
             self._request("DELETE", object_path(document), options, "application/json")
 
-    def list(self, api_version: str, kind: str) -> list[JsonObject]:
-        """All objects of a kind in all namespaces. Raises ApiError."""
+    def list(self, api_version: str, kind: str, namespace: str = "", selector: str = "") -> list[JsonObject]:
+        """All objects of a kind in a namespace, "" = in all, with these labels. Raises ApiError."""
         documents: list[JsonObject] = []
-        query = {"limit": str(PAGE_SIZE)}
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
+        path = collection_path(api_version, kind, namespace)
         while True:
-            page = self._request("GET", f"{collection_path(api_version, kind)}?{urlencode(query)}")
+            page = self._request("GET", f"{path}?{urlencode(query)}")
             documents.extend(page.get("items") or ())
             token = (page.get("metadata") or {}).get("continue")
             if not token:

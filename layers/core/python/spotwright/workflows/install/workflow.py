@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from spotwright.errors import ApiError, InvalidRequest, NotFound, Unavailable
+from spotwright.workflows.install.forwarder_pods import await_credentials
 from spotwright.workflows.install.node_access import NodeRole, ReleasedEntries, admit_nodes, release_entries
 from spotwright.workflows.install.patience import RETRY_SECONDS, retry
 from spotwright.workflows.install.preflight.checks import PROVISIONER, running_karpenter
@@ -69,6 +70,7 @@ def install(
             _await_established(objects, definition, deadline)
         for part in installation.parts:
             retry(partial(_apply_part, objects, part, installer), deadline)
+        await_credentials(objects, nodes.cluster, deadline)
         if roles is not None:
             _release(nodes, installer, frozenset(role.arn for role in roles), objects, deadline)
     finally:
