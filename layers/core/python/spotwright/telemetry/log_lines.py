@@ -342,7 +342,7 @@ INSTALLED: Final = LogLine(
     when="CRDs, RBAC, flow control and the forwarder were applied to the cluster.",
 )
 FORWARDER_ADMITTED_EARLY: Final = LogLine(
-    _WARNING, "forwarder's pod has no AWS credentials", ("cluster", "pod"),
+    _INFO, "forwarder's pod has no AWS credentials", ("cluster", "pod"),
     when="The pod was admitted before its Pod Identity association took effect. It was deleted, so that another takes"
     " its place.",
 )
