@@ -108,6 +108,7 @@ SCENARIOS = {
     "scenarios/lifecycle/launch/test_nominations.py": ("where_nominating_fails_the_node_is_let_go",),
     "scenarios/lifecycle/launch/test_pod_to_node.py": (
         "a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_event",
+        "a_node_that_is_smaller_than_expected_is_said_and_kept",
         "a_refusal_that_stays_ends_the_claim_after_five_minutes",
     ),
     "scenarios/lifecycle/test_cluster_state.py": ("a_fresh_state_is_read_instead_of_lists",),

@@ -135,7 +135,7 @@ def test_a_node_in_a_partition_waits_until_it_is_known_in_which() -> None:
     assert waiting.node_update is None
     assert (waiting.result.condition_changes[0].status, waiting.result.condition_changes[0].reason) == (
         "Unknown",
-        "PartitionUnknown",
+        "RegistrationHookPending",
     )
     registration = register(labelled("3"), (NODE,))
     assert registration.node_update is not None

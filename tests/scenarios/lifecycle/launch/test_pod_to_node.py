@@ -206,3 +206,19 @@ def test_a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_
     assert world.run(10, until=lambda: world.claims()[0].is_condition_true("Registered"))
     missing = {(event.kind, event.name) for event in world.cluster.events if event.reason == "UnregisteredTaintMissing"}
     assert missing == {("nodes", "n1"), ("nodeclaims", claim.name)}
+
+
+def test_a_node_that_is_smaller_than_expected_is_said_and_kept(world: World) -> None:
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    world.run(5)
+    (claim,) = world.claims()
+    assert claim.is_condition_true("ConsistentStateFound")
+    capacity = world.cluster.find("nodes", claim.node_name).capacity
+    world.cluster.update("nodes", claim.node_name, capacity=capacity | {"memory": capacity["memory"] // 2})
+    world.run(5)
+    (claim,) = world.claims()
+    assert claim.metadata.deletion_timestamp is None
+    assert not claim.is_condition_true("ConsistentStateFound")
+    (event,) = (event for event in world.cluster.events if event.reason == "FailedConsistencyCheck")
+    assert "(50.0% of expected)" in event.message

@@ -77,7 +77,7 @@ def test_a_node_is_let_in_when_ec2_says_in_which_partition_it_is() -> None:
     registered = find_condition(claim.conditions, "Registered")
     assert claim.metadata.labels[KEY] == ""
     assert registered is not None
-    assert (registered.status, registered.reason) == ("Unknown", "PartitionUnknown")
+    assert (registered.status, registered.reason) == ("Unknown", "RegistrationHookPending")
     assert not node.is_registered
     assert world.run(60, until=lambda: len(world.running_pods()) == 1)
     (claim,), (node,) = world.claims(), world.cluster.nodes()

@@ -62,7 +62,7 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...], other_claims: Sequence[s
         return Registration(StepResult((false_condition("Registered", "MultipleNodesFound", message),)))
     if lacks_partition(claim):
         message = "EC2 does not show yet which partition of the placement group the instance is in"
-        return Registration(StepResult((unknown_condition("Registered", "PartitionUnknown", message),)))
+        return Registration(StepResult((unknown_condition("Registered", "RegistrationHookPending", message),)))
     node = nodes[0]
     step_result = StepResult(
         (true_condition("Registered"),), _missing_taint(node), {"nodeName": node.name}, log_lines.REGISTERED_NODECLAIM

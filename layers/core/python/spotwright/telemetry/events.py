@@ -176,6 +176,12 @@ FINALIZED: Final = EventRow(
     when="The NodeClaim's instance is terminated, and the NodeClaim is gone.",
 )
 
+FAILED_CONSISTENCY_CHECK: Final = EventRow(
+    "FailedConsistencyCheck", _WARNING, ("nodeclaims",), "{details}",
+    when="The node has less than nine tenths of a resource that its NodeClaim was launched for.",
+    remedy="If it is frequent, compare the AMI and the user data with the instance type; the node is kept.",
+    repeat_after=timedelta(minutes=10),
+)
 UNHEALTHY: Final = EventRow(
     "Unhealthy", _WARNING, _NODE, "The node is replaced: {details}",
     when="EC2 calls the instance impaired, or (feature gate NodeRepair) a condition of the Node is unhealthy, for"

@@ -8,9 +8,11 @@ import math
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from spotwright.aws.instance_types import discovered_capacity
 from spotwright.errors import ApiError, Conflict, NotFound
-from spotwright.lifecycle import liveness
+from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import MULTIPLE_NODECLAIMS, NodeUpdate, lacks_partition, register
 from spotwright.lifecycle.steps import ConditionChange, Deletion, StepResult, false_condition, true_condition
@@ -20,7 +22,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import STATIC_CAPACITY
-from spotwright.telemetry import log_lines
+from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations, reservations
 from spotwright.workflows.lifecycle.actions import (
@@ -221,6 +223,7 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
     step_result = initialize(claim, node)
     if step_result.log is not None and node is not None:
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
+        step_result = _with_consistency(claim, node, step_result)
     _write(ports, claim, step_result, now)
     if step_result.log is None:
         return float("inf")
@@ -244,6 +247,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
     binding = nominations.await_binding(ports, claim, node, now)
     tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None:
+        _write(ports, claim, _with_consistency(claim, node, StepResult()), now)
         if has_disrupted_taint(node) and not _is_disrupted(ports, claim):
             uncordon(ports, node)
             if claim.is_condition_true("DisruptionReason"):
@@ -258,6 +262,16 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": annotations})
             claim = ports.cluster.nodeclaim(claim.name) or claim
     return _soonest(tagging, binding, _consolidatable(ports, claim, now))
+
+
+def _with_consistency(claim: NodeClaim, node: Node, step_result: StepResult) -> StepResult:
+    """Together with whether the node is as large as the claim says."""
+    found = consistency.inconsistencies(claim, node)
+    return msgspec.structs.replace(
+        step_result,
+        condition_changes=(*step_result.condition_changes, consistency.consistency_condition(found)),
+        events=(*step_result.events, *(events.FAILED_CONSISTENCY_CHECK(details=details) for details in found)),
+    )
 
 
 def _soonest(*waits: float | None) -> float | None:
