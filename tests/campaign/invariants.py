@@ -13,12 +13,15 @@ import msgspec
 
 from spotwright.decisions.decision import DRIFTED, UNDERUTILIZED, decode_decision
 from spotwright.errors import InvalidRequest
+from spotwright.lifecycle.instance_health import failing_checks
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.repair_policies import is_unhealthy, unhealthy_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
+from spotwright.telemetry.events import UNHEALTHY
 from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, sort_key
 from tests.campaign.calls import Call, Watcher
 from tests.campaign.world import CampaignWorld
@@ -29,6 +32,8 @@ CARRIED_OUT_MS: Final = 15 * 60 * 1000
 TABLE_LOSS_MS: Final = 15 * 60 * 1000
 # More than this for each object that messages can be about is a flood.
 MESSAGES_PER_OBJECT: Final = 40
+# An invocation lasts a minute at most.
+REMEMBERED_MS: Final = 60 * 1000
 LIVE: Final = ("pending", "running")
 # Reasons for which nodes with pods go, and all reasons for which nodes go by choice.
 WITH_PODS: Final = (DRIFTED, UNDERUTILIZED)
@@ -282,6 +287,49 @@ class PodsAreAsked(Invariant):
         return claim is not None and labels.TERMINATION_TIMESTAMP in claim.metadata.annotations
 
 
+class OnlySickRepaired(Invariant):
+    """What is repaired was sick for longer than is tolerated, and at most a fifth of its NodePool with it.
+
+    As it was at any moment of the last minute: an invocation may stand still after it has looked.
+    """
+
+    name = "no node is repaired that is not sick, nor among too many"
+
+    def __init__(self, world: CampaignWorld) -> None:
+        super().__init__(world)
+        self._sick_at: dict[str, int] = {}
+        self._few_at: dict[str, int] = {}
+
+    def after_step(self) -> None:
+        """Remember which Nodes are to be repaired, and in which pools few enough are unhealthy."""
+        now, checks = self.world.clock.now(), failing_checks(self.world.ec2.statuses.values())
+        counts: dict[str, list[int]] = {}
+        for node in self.world.cluster.all("nodes"):
+            check = checks.get(instance_id(node.provider_id))
+            count = counts.setdefault(node.nodepool, [0, 0])
+            count[0] += 1
+            count[1] += is_unhealthy(node) or check is not None
+            for condition in (unhealthy_condition(node), check):
+                if condition is not None and condition.repair_at <= now:
+                    self._sick_at[node.name] = self.now_ms()
+        for pool, (total, unhealthy) in counts.items():
+            if unhealthy <= -(-total // 5):
+                self._few_at[pool] = self.now_ms()
+
+    def before(self, call: Call) -> None:
+        if not (call.is_to("cluster", "record_event") and call.args[0] == "nodes" and call.args[2].row is UNHEALTHY):
+            return
+        self.checked += 1
+        self.after_step()
+        node = self.world.cluster.find("nodes", call.args[1].name)
+        if node is None:
+            return
+        if self.now_ms() - self._sick_at.get(node.name, 0) > REMEMBERED_MS:
+            self.fail(f"{node.name} is repaired and is not sick")
+        if self.now_ms() - self._few_at.get(node.nodepool, 0) > REMEMBERED_MS:
+            self.fail(f"{node.name} is repaired while too many nodes of NodePool {node.nodepool} are unhealthy")
+
+
 class BudgetsKept(Invariant):
     """No more nodes go at the same time than the NodePool's budgets allow, and as empty only those without pods."""
 
@@ -476,7 +524,7 @@ class ErrorsAreAnswers(Invariant):
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NothingBoughtTwice, PodsPlannedOnce, NoLeak, EveryClaimEnds, NoPodWaits, NodesAreOpen, NoEmptyNode, RowsEnd,
     SurplusEnds, RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated,
-    NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers,
+    NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers, OnlySickRepaired,
 )  # fmt: skip
 
 

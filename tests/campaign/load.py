@@ -1,13 +1,17 @@
 """What users and EC2 do to a cluster during a campaign. Each function says whether there was anything to act on."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
 from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, ScheduledEvent, StatusCheck
 from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.karpenter.repair_policies import REPAIR_POLICIES
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod_constraints import HostPort
@@ -27,6 +31,8 @@ LONGEST_NAME: Final = 200
 # Values of a requirement: a launch's row has 190 KB, 350 KB, or more than the 400 KB that the table takes.
 MANY_VALUES: Final = (3_000, 5_500, 5_500, 8_000)
 RACK: Final = "example.com/rack"
+# A condition of the node monitoring agent.
+SICK: Final = "AcceleratedHardwareReady"
 
 type Event = Callable[[CampaignWorld, Random], bool]
 
@@ -225,6 +231,44 @@ def break_instance(world: CampaignWorld, rng: Random) -> bool:
     return True
 
 
+def fall_ill(world: CampaignWorld, rng: Random) -> bool:
+    """The node monitoring agent finds what it tolerates for a minute yet, of one Node or several; it may clear."""
+    nodes = [node for node in world.cluster.all("nodes") if node.is_ready]
+    if not nodes:
+        return False
+    toleration = next(policy.toleration for policy in REPAIR_POLICIES if policy.condition == SICK)
+    for node in rng.sample(nodes, min(len(nodes), rng.choice((1, 1, 2, 5)))):
+        since = world.clock.seconds() - toleration + timedelta(seconds=rng.randint(0, 45))
+        _report(world, node.name, Condition(SICK, "False", "Found", last_transition_time=since))
+        world.later(rng.randint(60, 900), partial(_recover, world, node.name))
+    return True
+
+
+def _recover(world: CampaignWorld, node: str) -> None:
+    _report(world, node, Condition(SICK, "True", "Cleared", last_transition_time=world.clock.seconds()))
+
+
+def _report(world: CampaignWorld, name: str, condition: Condition) -> None:
+    node = world.cluster.find("nodes", name)
+    if node is not None:
+        others = tuple(other for other in node.conditions if other.type != condition.type)
+        world.cluster.update("nodes", name, conditions=(*others, condition))
+
+
+def impair_instance(world: CampaignWorld, rng: Random) -> bool:
+    """EC2 calls an instance impaired, for less or more than is tolerated, and perhaps has an event in store for it."""
+    instance = _an_instance(world, rng)
+    if instance is None:
+        return False
+    impairments = tuple(
+        Impairment(check, world.clock.seconds()) for check in rng.sample(tuple(StatusCheck), rng.choice((0, 1, 1, 2)))
+    )
+    events = (ScheduledEvent("instance-retirement"),) if not impairments else ()
+    world.ec2.statuses[instance.id] = InstanceStatus(instance.id, impairments, events)
+    world.later(rng.randint(30, 900), lambda: world.ec2.statuses.pop(instance.id, None))
+    return True
+
+
 def take_capacity(world: CampaignWorld, rng: Random) -> bool:
     pool = (
         rng.choice(("spot", "on-demand", "*")),
@@ -260,6 +304,8 @@ EVENTS: Final[Mapping[Event, int]] = {
     change_limit: 2,
     recommend_rebalance: 1,
     break_instance: 2,
+    fall_ill: 8,
+    impair_instance: 4,
     boot_slowly: 1,
     make_nodeclass_unready: 1,
     remove_and_restore_nodepool: 1,

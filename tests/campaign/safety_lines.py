@@ -11,6 +11,7 @@ from unittest.mock import patch
 import msgspec
 
 from spotwright.disruption import budgets, emptiness
+from spotwright.lifecycle import node_repair
 from spotwright.simulation.state import FakeState
 from spotwright.workflows.lifecycle import actions, commands, nodeclaims, workflow
 from spotwright.workflows.lifecycle.launch import assignment, fleet
@@ -124,6 +125,13 @@ def emptiness_seen_twice() -> Iterator[None]:
 def budgets_asked() -> Iterator[None]:
     """As many nodes go as are empty."""
     with patch.object(budgets, "remaining_disruptions", lambda *_, **__: budgets.UNLIMITED):
+        yield
+
+
+@contextmanager
+def repair_limited() -> Iterator[None]:
+    """Nodes are repaired however many of them are unhealthy."""
+    with patch.object(node_repair, "_obstacle", lambda *_: ""):
         yield
 
 

@@ -31,6 +31,7 @@ STEPS = 6_000
         (safety_lines.emptiness_seen_twice, invariants.BudgetsKept),
         (safety_lines.budgets_asked, invariants.BudgetsKept),
         (safety_lines.timers_rung, invariants.RowsEnd),
+        (safety_lines.repair_limited, invariants.OnlySickRepaired),
     ],
     ids=lambda value: value.__name__ if value.__module__ == safety_lines.__name__ else "",
 )

@@ -10,7 +10,7 @@ import msgspec
 
 from spotwright import sqs_batch
 from spotwright.errors import ApiError, InvalidRequest
-from spotwright.model.snapshot import Settings
+from spotwright.model.snapshot import NODE_REPAIR, RESERVED_CAPACITY, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.state import DoorbellMessage
@@ -43,7 +43,7 @@ class CampaignWorld(World):
         super().__init__()
         self.calls = Calls()
         self.ports = WatchedPorts(self.ports, self.calls)
-        self.settings = Settings(work_units=WORK_UNITS)
+        self.settings = Settings(work_units=WORK_UNITS, feature_gates=(NODE_REPAIR, RESERVED_CAPACITY))
         self.cluster_state.lag_seconds = 0
         self.invocations: Counter[tuple[str, str]] = Counter()
         self.errors: list[Exception] = []
@@ -120,7 +120,7 @@ class CampaignWorld(World):
                 ]
             case "lifecycle":
                 return [
-                    *(Doorbell(name, kind) for kind in ("decision", "nodepools")),
+                    *(Doorbell(name, kind) for kind in ("decision", "nodepools", "repair")),
                     *(Doorbell(name, kind, key) for kind, key in rows),
                     *(Doorbell(name, "claim", claim.name) for claim in self.claims()),
                     *(Doorbell(name, "node", node.name) for node in self.cluster.all("nodes")),
