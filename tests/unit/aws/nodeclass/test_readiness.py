@@ -104,6 +104,7 @@ def test_a_foreign_subnet_is_named_and_none_is_used() -> None:
         ({"tags": {"karpenter.sh/nodepool": "x"}}, "TagValidationFailed", "karpenter.sh/nodepool"),
         ({"tags": {f"kubernetes.io/cluster/{CLUSTER}": "x"}}, "TagValidationFailed", "kubernetes.io/cluster"),
         ({"tags": {"spotwright.dev/launch": "x"}}, "TagValidationFailed", "spotwright.dev/launch"),
+        ({"tags": {"spotwright.dev/orphan": "terminate"}}, "TagValidationFailed", "spotwright.dev/orphan"),
         ({"kubelet": {"maxPods": "vcpus * 10"}}, "KubeletExpressionsDisabled", "spec.kubelet.maxPods"),
         ({"kubelet": {"maxPod": 10}}, "InvalidKubeletConfiguration", "spec.kubelet.maxPod"),
         (
