@@ -49,7 +49,13 @@ def test_no_plan_costs_less_than_its_bound(
 def test_the_bound_grows_with_the_pods() -> None:
     few = plan_pods(snapshot(*(pod(f"a-{n}") for n in range(3)), pools=(pool("default"),)), CATALOG)
     many = plan_pods(snapshot(*(pod(f"a-{n}") for n in range(30)), pools=(pool("default"),)), CATALOG)
-    assert 9 * few.lower_bound_picousd_per_hour < many.lower_bound_picousd_per_hour
+    assert few.lower_bound_picousd_per_hour < many.lower_bound_picousd_per_hour
+
+
+def test_what_no_pods_can_use_of_a_node_is_worth_nothing() -> None:
+    """Three pods leave most of the cheapest node free, and no node costs less."""
+    plan = plan_pods(snapshot(*(pod(f"a-{n}") for n in range(3)), pools=(pool("default"),)), CATALOG)
+    assert plan.lower_bound_picousd_per_hour == pytest.approx(plan.price_picousd_per_hour, rel=1e-6)
 
 
 @pytest.mark.parametrize(

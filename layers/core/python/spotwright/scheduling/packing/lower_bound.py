@@ -2,9 +2,10 @@
 
 Every offering divides its price among its resources, and so sets a price for every pod. A pod is worth the lowest price
 that any offering open to it sets. Then no node's pods are worth more than the node costs, so all pods together cost at
-least what they are worth (a feasible dual of the fractional packing problem). Prices are divided by the shadow prices
-of ``fractional_lp``, scaled so that each offering spends its whole price. The host itself is a further resource, once
-for each rule by which a host may hold only few pods of some classes.
+least what they are worth (a feasible dual of the fractional packing problem). What no pods can use of a node, such as
+cores for which there is no memory, is worth nothing. Prices are divided by the shadow prices of ``fractional_lp``,
+scaled so that each offering spends its whole price. The host itself is a further resource, once for each rule by which
+a host may hold only few pods of some classes.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing import fractional_lp
 from spotwright.scheduling.packing.problem import undominated_offerings
+from spotwright.scheduling.packing.usable_room import UsableRoom
 
 # A host is divided into so many parts, so that shares of it are whole numbers. A share is rounded down, which keeps the
 # bound a lower bound.
@@ -45,7 +47,12 @@ def compute_lower_bound(offering_index: OfferingIndex, pod_groups: Sequence[PodG
     if not candidates:
         return 0
     host = (HOST_UNITS,) * len(pod_groups[0].host_shares)
-    capacities = [offering_index.pool_type_of[offering].free_capacity + host for offering in candidates]
+    usable = UsableRoom(
+        [(pod_group.size, in_any_zone[pod_group.offerings], _most_on_a_node(pod_group)) for pod_group in pod_groups]
+    )
+    capacities = [
+        usable.of(offering, offering_index.pool_type_of[offering].free_capacity) + host for offering in candidates
+    ]
     prices = [float(offering_index.prices[offering]) for offering in candidates]
     sizes = [pod_group.size + pod_group.host_shares for pod_group in pod_groups]
     demand = [
@@ -66,6 +73,11 @@ def compute_lower_bound(offering_index: OfferingIndex, pod_groups: Sequence[PodG
         total += pod_group.count * least * sum(map(mul, shadow_prices, size))
     # A bound that floating-point errors raised would be no bound.
     return int(total * (1 - 1e-9))
+
+
+def _most_on_a_node(pod_group: PodGroup) -> int:
+    """How many pods of the group a node holds at most by the rules on hosts."""
+    return min([pod_group.count, *(HOST_UNITS // share for share in pod_group.host_shares if share)])
 
 
 def _in_any_zone(offering_index: OfferingIndex, offerings: int) -> int:

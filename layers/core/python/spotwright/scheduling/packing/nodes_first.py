@@ -78,6 +78,16 @@ class _Draws:
         return (self._state >> 33) * bound >> 31
 
 
+def usable_room(problem: PackingProblem, pods: Mapping[int, int]) -> UsableRoom:
+    """``pods``: how many by class, of which a node holds some or all."""
+    kinds = []
+    for j, count in pods.items():
+        host_constraint = problem.host_constraints[j]
+        cap = host_constraint.max_per_host if host_constraint is not None else 0
+        kinds.append((problem.items.sizes[j], problem.offerings[j], min(cap or count, count)))
+    return UsableRoom(kinds)
+
+
 def replace_nodes(problem: PackingProblem, packing: Packing, size_bound: int, budget: int) -> None:
     """Replace groups of nodes by cheaper nodes while the budget lasts. Changes the packing; its pods all stay packed.
 
@@ -120,7 +130,7 @@ class _Replacement:
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
         self.parts: tuple[tuple[int, int], ...] = ()
         released = self.release(pods)[0]
-        self.usable = UsableRoom(problem, pods | released)
+        self.usable = usable_room(problem, pods | released)
         self.resource_prices, self.lower_bound = self._find_prices(released)
         if packing.cost(self.offering_index) > self.lower_bound * _CLOSE_ENOUGH:
             self._choose_parts(released)
@@ -368,7 +378,7 @@ class _GroupReplacement:
         self._below = replacement._cost(group)
         self._tried = set[tuple[int, ...]]()
         self.offering_sets, self._demands = replacement.find_demands(self._pods)
-        self.usable = UsableRoom(self._problem, self._pods)
+        self.usable = usable_room(self._problem, self._pods)
         self.new_nodes: list[tuple[int, dict[int, int]]] = []
         self.work_units = 0
 

@@ -3,24 +3,25 @@
 Of a node with 2 GiB a core, pods that ask for 4 GiB a core use at most half of the cores.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing.bins import CPU_DIMENSION, MEMORY_DIMENSION
-from spotwright.scheduling.packing.problem import PackingProblem
 
 # How many classes that were looked at are one unit of work.
 _CLASSES_PER_UNIT: Final = 16
 
 
 class UsableRoom:
-    """``pods``: how many by class, of which a node holds some or all. ``work_units``: what all answers took."""
+    """``pods``: of each kind what a pod requests, the offerings open to it, and how many a node holds at most.
 
-    def __init__(self, problem: PackingProblem, pods: Mapping[int, int]) -> None:
-        self._offerings = problem.offerings
-        self._with_cpu = _densest_first(problem, pods, CPU_DIMENSION, MEMORY_DIMENSION)
-        self._with_memory = _densest_first(problem, pods, MEMORY_DIMENSION, CPU_DIMENSION)
+    ``work_units``: what all answers took.
+    """
+
+    def __init__(self, pods: Sequence[tuple[Vector, int, int]]) -> None:
+        self._with_cpu = _densest_first(pods, CPU_DIMENSION, MEMORY_DIMENSION)
+        self._with_memory = _densest_first(pods, MEMORY_DIMENSION, CPU_DIMENSION)
         self._scanned = 0
 
     @property
@@ -41,8 +42,8 @@ class UsableRoom:
         """The most that pods use of an amount within the amount of the other resource, the last pod divided."""
         used, left = 0, other_amount
         self._scanned += len(classes)
-        for j, size, other_size, most in classes:
-            if size <= amount and other_size <= other_amount and self._offerings[j] >> offering & 1:
+        for offerings, size, other_size, most in classes:
+            if size <= amount and other_size <= other_amount and offerings >> offering & 1:
                 most = min(most, amount // size, other_amount // other_size if other_size else most)
                 if other_size * most > left:
                     used += -(-left * size // other_size)
@@ -55,16 +56,10 @@ class UsableRoom:
 
 
 def _densest_first(
-    problem: PackingProblem, pods: Mapping[int, int], dimension: int, other: int
+    pods: Sequence[tuple[Vector, int, int]], dimension: int, other: int
 ) -> list[tuple[int, int, int, int]]:
-    """Classes that ask for the resource, those first that ask for least of the other beside it: the class, what a pod
-    asks for of both, and how many pods a host holds at most.
+    """Kinds of pods that ask for the resource, those first that ask for least of the other beside it: their offerings,
+    what a pod asks for of both, and how many a node holds at most.
     """
-    sizes = problem.items.sizes
-    classes = []
-    for j, count in pods.items():
-        host_constraint = problem.host_constraints[j]
-        cap = host_constraint.max_per_host if host_constraint is not None else 0
-        if sizes[j][dimension] and count > 0:
-            classes.append((j, sizes[j][dimension], sizes[j][other], min(cap, count) if cap else count))
-    return sorted(classes, key=lambda entry: (entry[2] / entry[1], entry[0]))
+    kinds = [(offerings, size[dimension], size[other], most) for size, offerings, most in pods if size[dimension]]
+    return sorted(kinds, key=lambda kind: kind[2] / kind[1])
