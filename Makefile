@@ -9,6 +9,7 @@
 # make bench-scale   one pending pod → CreateFleet beside 1,000 and 10,000 pods of a real API server; ARGS="--sizes 5000/50000" for more
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
+# make bench-disruption   what consolidation saves, what it moves for that, and what deciding costs (some minutes)
 # make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
 # make campaign    faults in virtual time; ARGS="--steps 1000000 --seed 2" for more, docs/campaign.md says what is checked
 # make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part
@@ -24,7 +25,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane forwarder-image bench campaign bench-cases bench-memory bench-following bench-planner bench-launch bench-reading bench-planning bench-hours bench-scale bench-catalog probe-aws docs regions format clean
+.PHONY: demo test check setup controlplane forwarder-image bench campaign bench-cases bench-disruption bench-memory bench-following bench-planner bench-launch bench-reading bench-planning bench-hours bench-scale bench-catalog probe-aws docs regions format clean
 
 setup:
 	@tools/setup
@@ -53,6 +54,9 @@ bench-memory: setup
 
 bench-following: controlplane
 	@$(BIN)/python -m bench.following
+
+bench-disruption: setup
+	@$(BIN)/python -m bench.disruption $(ARGS)
 
 bench-cases: setup
 	@$(BIN)/python -m bench.cases $(ARGS)

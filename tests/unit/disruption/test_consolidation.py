@@ -99,9 +99,7 @@ def test_a_node_too_large_becomes_a_smaller_one_and_says_what_it_saves() -> None
     assert move.evictions == 1
     # A cent for the eviction, and the new node's price for six minutes.
     assert move.cost_picousd == PICOUSD // 100 + PICOUSD // 100
-    assert move.describe() == (
-        "saves $0.7000/h; its 1 evictions and the overlap count as $0.02, earned back in 2 minutes"
-    )
+    assert move.describe() == ("saves $0.7000/h; 1 eviction and the overlap count as $0.02, earned back in 2 minutes")
 
 
 def test_pods_with_room_elsewhere_move_there_and_the_node_is_deleted() -> None:
@@ -283,8 +281,8 @@ def test_evictions_that_cost_more_than_a_day_saves_are_left() -> None:
     found = run(cluster(machine("a", LARGE, *pods)), catalog(LARGE, slightly))
     assert moved(found) == []
     assert reasons(found)["a"] == (
-        "Can't replace with a node so much cheaper that it pays: it saves $0.0100/h; its 40 evictions and the overlap"
-        " count as $0.48, earned back in 2874 minutes"
+        "Can't replace with a node so much cheaper that it pays: it saves $0.0100/h; 40 evictions and the overlap"
+        " count as $0.48, earned back in 2,874 minutes"
     )
 
 

@@ -75,7 +75,7 @@ def test_a_node_too_large_is_replaced_with_a_smaller_one_before_it_goes(world: W
     assert types(world) == {"c5.large": 1}
     assert disruptions(world) == {"Underutilized": ["done"]}
     (approved,) = messages(world, "ConsolidationApproved")
-    assert "replaced with on-demand c5.large: saves $0.2880/h; its 2 evictions" in approved
+    assert "replaced with on-demand c5.large: saves $0.2880/h; 2 evictions" in approved
     assert "Disrupting NodeClaim: Underutilized" in messages(world, "DisruptionTerminating")
 
 

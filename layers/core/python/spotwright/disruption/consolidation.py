@@ -28,6 +28,7 @@ from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
+from spotwright.model.plurals import counted
 from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION, Snapshot
 from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import NewNode, Plan
@@ -70,11 +71,12 @@ class Move(msgspec.Struct, frozen=True):
         return self.saving_picousd_per_hour * self.hours - self.cost_picousd
 
     def describe(self) -> str:
-        """For example: ``saves $0.0770/h; its 5 evictions and the overlap cost $0.06, earned back in 47 minutes``."""
-        minutes = Fraction(self.cost_picousd * 60, self.saving_picousd_per_hour)
-        return (
-            f"saves {cheaper_nodes.dollars(self.saving_picousd_per_hour)}/h; its {self.evictions} evictions and the"
-            f" overlap count as ${self.cost_picousd / PICOUSD:.2f}, earned back in {-(-minutes // 1)} minutes"
+        """For example: ``saves $0.0770/h; 5 evictions and the overlap count as $0.06, earned back in 47 minutes``."""
+        minutes = -(-self.cost_picousd * 60 // self.saving_picousd_per_hour)
+        saving, evictions = cheaper_nodes.dollars(self.saving_picousd_per_hour), counted(self.evictions, "eviction")
+        cost = f"${self.cost_picousd / PICOUSD:.2f}"
+        return f"saves {saving}/h; {evictions} and the overlap count as {cost}, earned back in " + counted(
+            minutes, "minute"
         )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from spotwright.cli.inputs.named_zones import NamedZones
     from spotwright.cli.inputs.region_catalog import PlanCatalog
     from spotwright.cli.text.plan_report import PlanReport
+    from spotwright.model.ec2.instance_type import Catalog
     from spotwright.model.snapshot import Snapshot
     from spotwright.scheduling.plan import Plan
 
@@ -23,6 +24,7 @@ examples:
   kubectl kustomize . | spotwright plan -         the same for what kustomize renders
   spotwright plan                                 what do the pods that wait in the cluster need?
   spotwright plan -f web.yaml --cluster main      what would web.yaml add to the cluster main?
+  spotwright plan --consolidate --drift           which nodes of the cluster would go now, and what does it save?
   spotwright plan -o json . | jq .summary         for programs; docs/plan-json.md describes the fields
 
 exit code: 0 planned, 2 the input cannot be read, with --exit-code 3 when a pod has no place
@@ -62,6 +64,13 @@ def add(subparsers: Any) -> None:
         help="wide: every node with the names of its pods and types; json and yaml: docs/plan-json.md (default: text)",
     )  # fmt: skip
     parser.add_argument("--exit-code", action="store_true", help="exit with 3 when a pod has no place")
+    parser.add_argument(
+        "--consolidate", action="store_true",
+        help="say instead which nodes would be removed or replaced now because that is cheaper, and what it saves",
+    )  # fmt: skip
+    parser.add_argument(
+        "--drift", action="store_true", help="say instead which nodes with the condition Drifted would be replaced now"
+    )
     parser.add_argument(
         "--feature-gates",
         default="",
@@ -103,6 +112,9 @@ def run(options: argparse.Namespace) -> int:
     snapshot, live, named, notes, assumed = _read_inputs(options, gates.for_decision)
     chosen = _choose_catalog(options, snapshot, live, named, gates.overheads)
     plan = decide(chosen.snapshot, chosen.catalog)
+    if options.consolidate or options.drift:
+        _print_what_if(options, chosen.snapshot, plan, chosen.catalog)
+        return 0
     identity = CatalogIdentity(chosen.name, chosen.digest)
     report = PlanReport(
         plan, Workloads(snapshot.pods), identity, (*notes, *gates.notes, *chosen.notes), (*chosen.assumptions, *assumed)
@@ -135,6 +147,27 @@ def _print_plan(report: "PlanReport", output: str) -> None:
         from spotwright.cli.text.yaml_documents import write_yaml
 
         write_yaml([plan_document(report)], sys.stdout)
+
+
+def _print_what_if(options: argparse.Namespace, snapshot: "Snapshot", plan: "Plan", catalog: "Catalog") -> None:
+    """What would be disrupted now; nothing is changed."""
+    from spotwright.cli.text.what_if import what_if_document, what_if_to_text
+    from spotwright.disruption.what_if import disrupt_if_asked
+
+    found = disrupt_if_asked(snapshot, plan, catalog, with_drift=options.drift, with_consolidation=options.consolidate)
+    if options.output in ("text", "wide"):
+        from spotwright.cli.text.terminal import stdout_terminal
+
+        terminal = stdout_terminal()
+        print(terminal.show(what_if_to_text(found, terminal, is_wide=options.output == "wide")))
+    elif options.output == "json":
+        import msgspec
+
+        print(msgspec.json.format(msgspec.json.encode(what_if_document(found)), indent=2).decode())
+    else:
+        from spotwright.cli.text.yaml_documents import write_yaml
+
+        write_yaml([what_if_document(found)], sys.stdout)
 
 
 def _choose_catalog(

@@ -1,0 +1,1 @@
+"""What consolidation saves, what it moves for that, and what it takes to decide."""

@@ -1,0 +1,104 @@
+"""What would be disrupted now, for every reason, and what that would save: nothing is changed."""
+
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption import consolidation, drift, emptiness
+from spotwright.disruption.candidates import Blocked, Candidate, node_price
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import NewNode, Plan
+
+# Hours of a month, as in AWS' price calculator.
+MONTH_HOURS: Final = 730
+NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class PossibleMove(msgspec.Struct, frozen=True):
+    """Nodes that would go together. ``reason``: Empty, Drifted or Underutilized. Prices: picodollars per hour.
+
+    ``nodes``: names of their Nodes, in the order of ``claims``.
+    """
+
+    reason: str
+    claims: tuple[str, ...]
+    nodes: tuple[str, ...]
+    new_nodes: tuple[NewNode, ...]
+    evictions: int
+    price_picousd_per_hour: int
+
+    @property
+    def saving_picousd_per_hour(self) -> int:
+        """Less than zero where what comes is dearer."""
+        return self.price_picousd_per_hour - sum(node.price_picousd_per_hour for node in self.new_nodes)
+
+    @property
+    def dollars_per_month(self) -> float:
+        return self.saving_picousd_per_hour * MONTH_HOURS / PICOUSD
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """``stays``: NodeClaims that stay, and why; ``nodes_needed``: for pending pods, which come before everything."""
+
+    moves: tuple[PossibleMove, ...] = ()
+    stays: tuple[Blocked, ...] = ()
+    nodes_needed: int = 0
+
+
+def disrupt_if_asked(
+    snapshot: Snapshot, plan: Plan, catalog: Catalog, *, with_drift: bool, with_consolidation: bool
+) -> WhatIf:
+    """What ``disrupt`` would do at this moment, within budgets. ``plan``: what is decided for the pending pods.
+
+    Empty nodes go with consolidation, and before all others, drifted nodes next, as the cluster would have it; each is
+    shown for itself, as if nothing else went.
+    """
+    if plan.new_nodes:
+        return WhatIf(nodes_needed=len(plan.new_nodes))
+    moves, stays = list[PossibleMove](), dict[str, str]()
+    if with_consolidation:
+        empty = emptiness.find_empty_nodes(snapshot, plan, locked=NOBODY)
+        claims = {claim.name: claim for claim in snapshot.nodeclaims}
+        moves += [_empty(claims[name], catalog) for name in empty.claims]
+        stays |= {blocked.claim: blocked.reason for blocked in empty.blocked}
+        stays |= dict.fromkeys(empty.waiting, "empty, and waits for the budgets of its NodePool")
+    gone = frozenset(name for move in moves for name in move.claims)
+    if with_drift:
+        replaced = drift.replace_drifted(snapshot, plan, catalog, locked=gone)
+        moves += [_drifted(candidate, replaced.plan) for candidate in replaced.candidates]
+        stays |= {blocked.claim: blocked.reason for blocked in replaced.blocked}
+        gone |= frozenset(candidate.name for candidate in replaced.candidates)
+    if with_consolidation:
+        found = consolidation.consolidate(snapshot, plan, catalog, locked=gone)
+        nodes = {claim.name: claim.node_name for claim in snapshot.nodeclaims}
+        moves += [
+            PossibleMove(
+                consolidation.REASON,
+                move.candidates,
+                tuple(nodes[name] for name in move.candidates),
+                move.new_nodes,
+                move.evictions,
+                move.price_picousd_per_hour,
+            )
+            for move in found.moves
+        ]
+        stays |= {blocked.claim: blocked.reason for blocked in (*found.blocked, *found.refused)}
+    going = {name for move in moves for name in move.claims}
+    kept = tuple(Blocked(name, stays[name]) for name in sorted(stays) if name not in going)
+    return WhatIf(tuple(moves), kept)
+
+
+def _empty(claim: NodeClaim, catalog: Catalog) -> PossibleMove:
+    price = node_price(claim, catalog) or 0
+    return PossibleMove(emptiness.REASON, (claim.name,), (claim.node_name,), (), 0, price)
+
+
+def _drifted(candidate: Candidate, plan: Plan) -> PossibleMove:
+    """With the new nodes that any of its pods goes to, which others may use as well."""
+    own = {pod.key for pod in candidate.pods}
+    taking = tuple(node for node in plan.new_nodes if not own.isdisjoint(node.pods))
+    return PossibleMove(
+        drift.REASON, (candidate.name,), (candidate.node.name,), taking, candidate.evictions, candidate.price
+    )
