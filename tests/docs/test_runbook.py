@@ -101,8 +101,9 @@ def test_alarms_point_at_messages_that_are_written() -> None:
 
 def test_events_that_are_named_are_recorded() -> None:
     reasons = {event.reason for event in event_rows().values()}
-    assert {"FailedScheduling", "FailedDraining", "LaunchesHeldBack"} <= reasons
-    assert all(f"{reason}" in PAGE for reason in ("FailedScheduling", "FailedDraining", "LaunchesHeldBack"))
+    named = {"FailedScheduling", "FailedDraining", "LaunchesHeldBack", "DisruptionBlocked", "Unconsolidatable"}
+    assert named <= reasons
+    assert all(reason in PAGE for reason in named)
 
 
 def test_the_readme_leads_to_the_page() -> None:
