@@ -13,8 +13,9 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from spotwright import manifests
-from spotwright.adapters.aws import clients, preflight
+from spotwright.adapters.aws import clients, node_roles
 from spotwright.adapters.aws.custom_resource import CustomResourceResponder, CustomResourceResult
+from spotwright.adapters.aws.eks import readiness
 from spotwright.adapters.aws.eks.access_entries import NodeAccessEntries
 from spotwright.adapters.aws.eks.access_entry import TemporaryAccessEntry
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
@@ -126,12 +127,12 @@ def _target(properties: Mapping[str, Any]) -> Target:
 
 def _facts(target: Target) -> Facts:
     eks, iam = clients.eks(), clients.iam()
-    cluster = preflight.describe(eks, target.name)
+    cluster = readiness.describe(eks, target.name)
     if not isinstance(cluster, ClusterDescription):
-        others = preflight.cluster_names(eks) if cluster is None else ()
+        others = readiness.cluster_names(eks) if cluster is None else ()
         return Facts(cluster=cluster, other_clusters=others)
-    roles = {name: preflight.role(iam, name) for name in target.node_roles}
-    return Facts(cluster=cluster, roles=roles, addons=preflight.addons(eks, target.name))
+    roles = {name: node_roles.role(iam, name) for name in target.node_roles}
+    return Facts(cluster=cluster, roles=roles, addons=readiness.addons(eks, target.name))
 
 
 def _is_incomplete(facts: Facts) -> bool:

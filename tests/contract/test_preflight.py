@@ -1,12 +1,17 @@
 """What the preflight asks AWS for."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 
-from spotwright.adapters.aws import preflight
+from infra.config import parse_config
+from spotwright.adapters.aws import clients, node_roles, preflight
+from spotwright.adapters.aws.cluster_entry import cluster_entry
+from spotwright.adapters.aws.eks import readiness
+from spotwright.cli import main
 from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role, Subnet
 from tests.contract.conftest import LocalAws
 
@@ -27,7 +32,7 @@ def client(aws: LocalAws, service: str) -> Any:
 
 def test_a_cluster_says_what_the_checks_look_at(aws: LocalAws) -> None:
     eks = client(aws, "eks")
-    cluster = preflight.describe(eks, NAME)
+    cluster = readiness.describe(eks, NAME)
     assert isinstance(cluster, ClusterDescription)
     assert (cluster.status, cluster.version, cluster.authentication_mode) == ("ACTIVE", "1.35", "API")
     assert (cluster.has_public_endpoint, cluster.has_private_endpoint) == (True, True)
@@ -35,24 +40,24 @@ def test_a_cluster_says_what_the_checks_look_at(aws: LocalAws) -> None:
     assert cluster.vpc_id.startswith("vpc-")
     assert cluster.subnet_ids
     assert not cluster.is_auto_mode
-    assert preflight.describe(eks, "nobody") is None
-    names = preflight.cluster_names(eks)
+    assert readiness.describe(eks, "nobody") is None
+    names = readiness.cluster_names(eks)
     assert not isinstance(names, NotAsked)
     assert NAME in names
-    addons = preflight.addons(eks, NAME)
+    addons = readiness.addons(eks, NAME)
     assert not isinstance(addons, NotAsked)
     assert "eks-pod-identity-agent" in addons
 
 
 def test_roles_and_their_entries(aws: LocalAws) -> None:
     iam, eks = client(aws, "iam"), client(aws, "eks")
-    role = preflight.role(iam, ROLE)
+    role = node_roles.role(iam, ROLE)
     assert isinstance(role, Role)
     assert role.trusted_services == {"ec2.amazonaws.com"}
     assert {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"} <= role.policies
     assert not role.has_other_policies
-    assert preflight.role(iam, "no-such-role") is None
-    elsewhere = preflight.role(iam, f"nodes/{ROLE}")
+    assert node_roles.role(iam, "no-such-role") is None
+    elsewhere = node_roles.role(iam, f"nodes/{ROLE}")
     assert isinstance(elsewhere, NotAsked)
     assert "under the path /, cdk.json says /nodes/" in elsewhere.reason
     arn = f"arn:aws:iam::123456789012:role/{ROLE}"
@@ -81,10 +86,61 @@ def test_the_network_of_the_functions(aws: LocalAws) -> None:
     assert preflight.endpoints(ec2, vpc) == frozenset({"s3"})
 
 
+def test_an_entry_of_cdk_json_is_written_from_what_eks_says(
+    aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key, value in {"AWS_ENDPOINT_URL": aws.endpoint, "AWS_REGION": "ap-northeast-2"}.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local-admin")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local-admin")
+    clients.client.cache_clear()
+    clients.own_session.cache_clear()
+    config = tmp_path / "cdk.json"
+    config.write_text(json.dumps({"app": "x", "context": {"spotwright": {"clusters": [{"name": "other"}]}}}))
+    arguments = ["init", "--config", str(config), "--cluster"]
+    assert main([*arguments, "nobody"]) == 1
+    assert main([*arguments, NAME, "--node-role", "nodes/more"]) == 0
+    assert "also names other: take out what is not yours" in capsys.readouterr().out
+    written = json.loads(config.read_text())
+    assert written["app"] == "x"
+    entry = written["context"]["spotwright"]["clusters"][1]
+    assert {"dev-eks-node-group-role", "nodes/more"} <= {*entry["nodeRoles"]}
+    assert entry["forwarderImage"].startswith("123456789012.dkr.ecr.ap-northeast-2.amazonaws.com/spotwright-forwarder:")
+    assert "vpc" not in entry
+    parse_config({"clusters": [entry]})
+    assert main([*arguments, NAME]) == 2
+    assert "which is not changed" in capsys.readouterr().err
+    assert json.loads(config.read_text()) == written
+    clients.client.cache_clear()
+    clients.own_session.cache_clear()
+
+
+def test_a_private_cluster_gets_its_private_subnets_and_its_group(aws: LocalAws) -> None:
+    ec2, eks = client(aws, "ec2"), client(aws, "eks")
+
+    class Private:
+        """EKS, with the endpoint of the cluster made private."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(eks, name)
+
+        def describe_cluster(self, name: str) -> Any:
+            cluster = eks.describe_cluster(name=name)["cluster"]
+            network = cluster["resourcesVpcConfig"] | {"endpointPublicAccess": False}
+            return {"cluster": cluster | {"resourcesVpcConfig": network}}
+
+    private: Any = Private()
+    network = eks.describe_cluster(name=NAME)["cluster"]["resourcesVpcConfig"]
+    entry = cluster_entry(private, ec2, NAME, "0.1.0")
+    assert entry["vpc"]["vpcId"] == network["vpcId"]
+    assert set(entry["vpc"]["subnetIds"]) <= set(network["subnetIds"])
+    assert entry["vpc"]["securityGroupIds"] == [network["clusterSecurityGroupId"]]
+
+
 def test_a_refusal_is_an_answer(aws: LocalAws, fault: Any) -> None:
     fault("eks", "DescribeCluster", "AccessDeniedException")
     fault("iam", "GetRole", "InternalFailure")
-    refused = preflight.describe(client(aws, "eks"), NAME)
+    refused = readiness.describe(client(aws, "eks"), NAME)
     assert isinstance(refused, NotAsked)
     assert refused.reason == "eks:DescribeCluster is denied to you (AccessDeniedException)"
-    assert isinstance(preflight.role(client(aws, "iam"), ROLE), NotAsked)
+    assert isinstance(node_roles.role(client(aws, "iam"), ROLE), NotAsked)

@@ -90,6 +90,7 @@ def test_a_client_of_another_service_cannot_be_made(python: Python) -> None:
 #: The adapters that call a service, and the calls that botocore makes for them.
 CALLERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     **{service: ((f"{service}.py", f"{service}/*.py"), set()) for service in CALLS},
+    "iam": (("iam.py", "node_roles.py"), set()),
     # Without the pause, which only the command line writes.
     "dynamodb": (("dynamodb/state.py", "dynamodb/table.py"), set()),
     "sts": (("eks/token.py",), {"AssumeRole"}),

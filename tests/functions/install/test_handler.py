@@ -163,7 +163,8 @@ def eks(function: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
         "addons": frozenset({"eks-pod-identity-agent"}),
     }
     for name in said:
-        monkeypatch.setattr(function.preflight, name, lambda *_, name=name: said[name])
+        module = function.node_roles if name == "role" else function.readiness
+        monkeypatch.setattr(module, name, lambda *_, name=name: said[name])
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     return said
 
@@ -199,12 +200,12 @@ def test_new_rights_are_waited_for_and_what_stays_unknown_fails_nothing(
 ) -> None:
     refusals = [NotAsked("denied"), NotAsked("denied")]
     known = eks["describe"]
-    monkeypatch.setattr(function.preflight, "describe", lambda *_: refusals.pop() if refusals else known)
+    monkeypatch.setattr(function.readiness, "describe", lambda *_: refusals.pop() if refusals else known)
     eks["role"] = None
     function.handler(look(answers), Context())
     assert answers.bodies[0]["Status"] == "FAILED"
     assert "node role nodes does not exist" in answers.bodies[0]["Reason"]
-    monkeypatch.setattr(function.preflight, "describe", lambda *_: NotAsked("denied"))
+    monkeypatch.setattr(function.readiness, "describe", lambda *_: NotAsked("denied"))
     function.handler(look(answers), Context())
     assert answers.bodies[1]["Status"] == "SUCCESS"
 

@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "convert": "convert.add",
     "catalog": "catalog.add",
     "replay": "replay.add",
+    "init": "init.add",
     "preflight": "preflight.add",
     "pause": "pause.add_pause",
     "resume": "pause.add_resume",
@@ -30,7 +31,7 @@ _COMMANDS: Final = {
     "completion": "completion.add",
 }
 # Commands with an option --region for all that they ask of AWS.
-_WITH_REGION: Final = frozenset({"preflight", "replay", "pause", "resume", "orphans", "manifests", "uninstall"})
+_WITH_REGION: Final = frozenset({"init", "preflight", "replay", "pause", "resume", "orphans", "manifests", "uninstall"})
 BAD_INPUT: Final = 2
 _EPILOG: Final = """\
 examples:

@@ -25,6 +25,16 @@ def read_context(path: str) -> dict[str, Any]:
     return content
 
 
+def read_clusters(path: str) -> tuple[dict[str, Any], list[Any]]:
+    """A cdk.json, and the list of clusters in it, to be added to. Raises InputError."""
+    content = read_context(path)
+    cell = (content.get("context") or {}).get(CONTEXT_KEY) if isinstance(content.get("context"), dict) else None
+    clusters = cell.get("clusters") if isinstance(cell, dict) else None
+    if not isinstance(clusters, list):
+        raise InputError(f"{path} has no list context.{CONTEXT_KEY}.clusters; see docs/clusters.md")
+    return content, clusters
+
+
 def read_targets(path: str, region: str) -> tuple[Target, ...]:
     """The clusters that a cdk.json names, in its order. Raises InputError."""
     context = read_context(path).get("context")

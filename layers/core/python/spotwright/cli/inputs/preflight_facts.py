@@ -3,7 +3,9 @@
 import base64
 from typing import Any
 
-from spotwright.adapters.aws import clients, preflight
+from spotwright.adapters.aws import clients, node_roles, preflight
+from spotwright.adapters.aws.answers import ask
+from spotwright.adapters.aws.eks import readiness
 from spotwright.adapters.aws.eks.token import kubernetes_token
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.adapters.kubernetes.connection import token_configuration
@@ -17,15 +19,15 @@ def gather_facts(target: Target) -> Facts:
     """Everything that the checks of a cluster look at. Raises MissingRegion."""
     region = target.region
     eks, iam, ec2 = (clients.client(service, region=region) for service in ("eks", "iam", "ec2"))
-    cluster = preflight.describe(eks, target.name)
+    cluster = readiness.describe(eks, target.name)
     is_known = isinstance(cluster, ClusterDescription)
     arns = _role_arns(target)
     return Facts(
         cluster=cluster,
-        other_clusters=() if is_known else preflight.cluster_names(eks),
-        roles={name: preflight.role(iam, name) for name in target.node_roles},
+        other_clusters=() if is_known else readiness.cluster_names(eks),
+        roles={name: node_roles.role(iam, name) for name in target.node_roles},
         entry_types=_entry_types(eks, target, arns) if is_known else {},
-        addons=preflight.addons(eks, target.name) if is_known else NotAsked("the cluster is not known"),
+        addons=readiness.addons(eks, target.name) if is_known else NotAsked("the cluster is not known"),
         workloads=_workloads(eks, target) if is_known else NotAsked("the cluster is not known"),
         subnets=preflight.subnets(ec2, target.subnet_ids, target.vpc_id) if target.vpc_id else {},
         security_groups=preflight.security_groups(ec2, target.security_group_ids) if target.vpc_id else {},
@@ -39,7 +41,7 @@ def gather_facts(target: Target) -> Facts:
 def _role_arns(target: Target) -> dict[str, str] | NotAsked:
     """ARNs of the node roles by role, in the account of the caller."""
     sts = clients.client("sts", region=target.region)
-    caller = preflight.ask("sts:GetCallerIdentity", sts.get_caller_identity)
+    caller = ask("sts:GetCallerIdentity", sts.get_caller_identity)
     if isinstance(caller, NotAsked):
         return caller
     return preflight.role_arns(caller["Arn"].split(":")[1], caller["Account"], target)

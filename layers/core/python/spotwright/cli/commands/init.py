@@ -1,0 +1,91 @@
+"""``spotwright init``: writes a cluster's entry into cdk.json, from what EKS says of it."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from spotwright.cli import InputError, completes_files
+
+_EPILOG = """\
+examples:
+  spotwright init --cluster mine                  writes the entry into cdk.json
+  spotwright init --cluster mine --print          prints it
+
+It asks EKS with the credentials of the AWS SDK for the roles of node groups and access entries, and takes a VPC where
+the API server is not open to everybody. An entry that is there is never changed. Look at it, then: spotwright preflight
+"""
+
+
+def add(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "init",
+        help="write a cluster's entry into cdk.json",
+        description="Write a cluster's entry into cdk.json, from what EKS says of the cluster.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--cluster", required=True, metavar="NAME")
+    config = parser.add_argument("--config", default="cdk.json", metavar="FILE", help="default: %(default)s")
+    completes_files(config)
+    parser.add_argument(
+        "--node-role",
+        action="append",
+        default=[],
+        metavar="ROLE",
+        help="a further role that nodes may run as",
+    )
+    parser.add_argument("--print", action="store_true", help="print the entry, write nothing")
+    parser.add_argument("--region", help="where the cluster is (default: as the AWS SDK finds it)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """0: written; 1: EKS does not answer, or does not know the cluster; 2: cdk.json has the cluster already."""
+    from spotwright.cli.inputs.deployment_context import read_clusters
+    from spotwright.errors import ApiError
+
+    content, clusters = read_clusters(options.config)
+    others = [cluster.get("name") for cluster in clusters if isinstance(cluster, dict)]
+    if options.cluster in others and not options.print:
+        raise InputError(
+            f"{options.config} has an entry of cluster {options.cluster}, which is not changed; --print shows what it"
+            " would be"
+        )
+    try:
+        entry = _entry(options)
+    except ApiError as failure:
+        print(f"spotwright init: {failure}", file=sys.stderr)
+        return 1
+    if options.print:
+        print(json.dumps(entry, indent=2))
+        return 0
+    clusters.append(entry)
+    Path(options.config).write_text(json.dumps(content, indent=2) + "\n")
+    print(
+        f"{options.config}: cluster {options.cluster} was added; next: push the image {entry['forwarderImage']} (make"
+    )
+    print(f"forwarder-image IMAGE={entry['forwarderImage']}), then spotwright preflight")
+    if others:
+        print(f"{options.config} also names {', '.join(map(str, others))}: take out what is not yours")
+    return 0
+
+
+def _entry(options: argparse.Namespace) -> dict[str, Any]:
+    """Raises InputError where no role of a node is known."""
+    from importlib.metadata import version
+
+    from spotwright.adapters.aws import clients
+    from spotwright.adapters.aws.cluster_entry import cluster_entry
+
+    eks, ec2 = (clients.client(service, region=options.region) for service in ("eks", "ec2"))
+    entry = cluster_entry(eks, ec2, options.cluster, version("spotwright"))
+    entry["nodeRoles"] = sorted({*entry["nodeRoles"], *options.node_role})
+    if not entry["nodeRoles"]:
+        raise InputError(
+            f"cluster {options.cluster} has neither node groups nor access entries of nodes: name the role that nodes"
+            " are to run as with --node-role"
+        )
+    return entry
