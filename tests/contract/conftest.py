@@ -12,9 +12,10 @@ import boto3
 import pytest
 import urllib3
 
+from local.aws.strictness import WITHOUT_DELAYS
 from local.kubernetes.api import KubernetesApi
 from local.ports import Ports
-from local.stack import Stack
+from local.stack import Stack, StackOptions
 from spotwright import manifests
 from spotwright.adapters.aws import pricing
 
@@ -50,7 +51,9 @@ def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
     directory: Path = tmp_path_factory.mktemp("aws")
     ports = Ports()
     port = ports.take()
+    # Fakes and the real thing are compared in what they answer, not in when.
     command = [sys.executable, "-m", "local.aws", "--port", str(port), "--directory", str(directory)]
+    command += ["--lenient", *WITHOUT_DELAYS]
     with (directory / "out.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _wait(f"http://127.0.0.1:{port}/_local/capacity", process)
@@ -64,7 +67,8 @@ def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A local stack in whose cluster our definitions are served; names keep its tests apart."""
-    with Stack.start(tmp_path_factory.mktemp("stack"), report=lambda _: None) as running:
+    options = StackOptions(lenient=WITHOUT_DELAYS)
+    with Stack.start(tmp_path_factory.mktemp("stack"), options=options, report=lambda _: None) as running:
         items = manifests.definitions()
         running.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         wait_served(running, *(f"karpenter.sh/v1/{plural}" for plural in ("nodepools", "nodeclaims")))
