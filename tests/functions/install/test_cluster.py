@@ -4,12 +4,14 @@ import copy
 import time
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from spotwright import manifests
 from spotwright.adapters.kubernetes.connection import token_configuration
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
 from spotwright.errors import NotFound, Unavailable
+from spotwright.workflows.install.forwarder_pods import await_credentials
 from spotwright.workflows.install.workflow import install, remove
 from tests.functions.install.fakes import Access, Nodes, Waiting
 from tests.manifests.cluster import Cluster, running_cluster, wanted
@@ -87,6 +89,34 @@ def _eventually(act: Callable[[], object]) -> None:
             time.sleep(0.2)
         else:
             return
+
+
+def test_pods_of_a_real_deployment_make_room_until_one_has_credentials(cluster: Cluster) -> None:
+    without, given = wanted("pods"), wanted("pods", "forwarder:given")
+    environment = {"CLUSTER_NAME": "test"}
+    bare = msgspec.structs.replace(
+        without, parts=[*without.parts[:-1], *manifests.forwarder("forwarder:test", environment)[-1:]]
+    )
+
+    def uids() -> set[str]:
+        selector = "app.kubernetes.io/name=spotwright-forwarder"
+        return {pod["metadata"]["uid"] for pod in cluster.objects.list("v1", "Pod", "kube-system", selector)}
+
+    install(Access(cluster.objects), Nodes(), bare, Waiting(20))
+    _eventually(lambda: _check(len(uids()) == 1))
+    early = uids()
+    assert not await_credentials(cluster.objects, "test", Waiting(20))
+    _eventually(lambda: _check(len(uids()) == 1 and not uids() & early))
+    install(Access(cluster.objects), Nodes(), given, Waiting())
+    assert await_credentials(cluster.objects, "test", Waiting())
+    kept = uids()
+    assert await_credentials(cluster.objects, "test", Waiting())
+    assert uids() == kept
+    remove(Access(cluster.objects), Nodes(), given, Waiting())
+
+
+def _check(holds: bool) -> None:
+    assert holds
 
 
 def test_an_api_server_that_is_not_there_is_unavailable_after_bounded_attempts() -> None:
