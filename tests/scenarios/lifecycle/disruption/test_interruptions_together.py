@@ -306,6 +306,33 @@ def test_what_is_being_replaced_is_looked_at_together_and_seldom_written() -> No
     assert longest_wait(world, 200) <= MOVING
 
 
+def test_commands_read_launches_only_for_a_replacement_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = running(4)
+    world.kubelets.boot_seconds = 60
+    warn(world, *world.claims())
+    world.run(5)
+    read = Counter[str]()
+    usual = world.state.launches
+
+    def launches(**arguments: Any) -> Any:
+        read["launches"] += 1
+        return usual(**arguments)
+
+    monkeypatch.setattr(world.state, "launches", launches)
+    world.clock.advance(10)
+    versions = [command.version for command in world.state.commands()]
+    for command in world.state.commands():
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "command", command.id)], now=world.clock.now())
+    assert [command.version - 1 for command in world.state.commands()] == versions, "each took a step"
+    assert not read
+    world.clock.advance(20)
+    (replacement,) = world.state.commands()[0].replacements
+    world.cluster.remove("nodeclaims", replacement)
+    bell = Doorbell(world.cluster.name, "command", world.state.commands()[0].id)
+    lifecycle(world.ports, [bell], now=world.clock.now())
+    assert read["launches"] >= 1
+
+
 def test_of_two_chains_of_looks_one_goes_on() -> None:
     world = running(3)
     warn(world, *world.claims())

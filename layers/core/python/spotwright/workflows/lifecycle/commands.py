@@ -133,20 +133,30 @@ def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[Command
     expected as long as its launch is open.
     """
     initialized, lost = set(row.initialized_replacements), ""
-    expected = {name for launch in ports.state.launches() for name in launch.claims if name not in launch.uids}
-    pending = bool(ports.state.cluster().pending_decisions)
     own = row.replacements[: row.own_replacements]
     for name in row.replacements:
         if name in initialized:
             continue
-        claim = ports.cluster.nodeclaim(name)
+        claim, is_expected = ports.cluster.nodeclaim(name), True
+        if claim is None:
+            # Then the claim once more: one that is created meanwhile is seen in either.
+            is_expected = _is_expected(ports, name)
+            claim = ports.cluster.nodeclaim(name)
         if claim is not None and name in own and claim.metadata.annotations.get(labels.DECISION) != row.decision:
             lost = name
         elif claim is not None and claim.is_condition_true("Initialized"):
             initialized.add(name)
-        elif (claim is None and name not in expected and not pending) or (claim and claim.metadata.deletion_timestamp):
+        elif (claim is None and not is_expected) or (claim and claim.metadata.deletion_timestamp):
             lost = name
     return msgspec.structs.replace(row, initialized_replacements=tuple(sorted(initialized))), lost
+
+
+def _is_expected(ports: LifecyclePorts, name: str) -> bool:
+    """Whether a launch that is open, or will be made of a decision, creates a NodeClaim of this name."""
+    # Decisions before launches: one that is acted on meanwhile is seen in either.
+    return bool(ports.state.cluster().pending_decisions) or any(
+        name in launch.claims and name not in launch.uids for launch in ports.state.launches()
+    )
 
 
 def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
