@@ -1,6 +1,7 @@
 """Nodes that are larger or more than their pods need: what replaces them, and everything that keeps them."""
 
 from collections import Counter
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.rows import CommandRow
 
@@ -223,3 +225,17 @@ def test_two_minutes_of_an_api_server_that_fails_lose_nothing(world: World) -> N
     world.run(600)
     assert types(world) == {"c5.large": 1}
     assert all_run(world, 2)
+
+
+def test_a_doorbell_that_comes_twice_does_not_give_up_what_was_committed(world: World) -> None:
+    """Its nodes are being bought: without the command they would run beside those that they replace."""
+    on_large_nodes(world, 8)
+    world.deploy(SMALL, 2)
+    assert world.run(120, until=lambda: any(row.reason == consolidation.REASON for row in commands(world)))
+    (proposal,) = (row.id for row in commands(world) if row.reason == consolidation.REASON)
+    later = world.clock.now() + timedelta(seconds=16)
+    assert validate(world.ports, proposal, now=later).committed
+    validate(world.ports, proposal, now=later + timedelta(seconds=1))
+    assert disruptions(world)["Underutilized"] == ["proposed"]
+    assert world.run(300, until=lambda: types(world) == {"c5.large": 1})
+    assert disruptions(world)["Underutilized"] == ["done"]

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import msgspec
 
 from spotwright.decisions.decide import decide
-from spotwright.decisions.decision import decode_decision
+from spotwright.decisions.decision import Decision, decode_decision
 from spotwright.disruption import breaker
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
@@ -71,11 +71,16 @@ def gather_and_plan(
 def locked_claims(ports: ProvisionPorts, snapshot: Snapshot, *, but: str = "") -> frozenset[str]:
     """Claims that a proposal, a command or a committed decision names, and those with an interruption notice."""
     names = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
-    for key in ports.state.cluster().pending_decisions:
-        names |= set(decode_decision(ports.blobs.get(key)).candidates)
+    for decision in _pending(ports):
+        names |= set(decision.candidates)
     interrupted = {row.instance_id for row in ports.state.notices()}
     names |= {claim.name for claim in snapshot.nodeclaims if instance_id(claim.provider_id) in interrupted}
     return frozenset(names)
+
+
+def _pending(ports: ProvisionPorts) -> list[Decision]:
+    """Committed decisions without rows yet."""
+    return [decode_decision(ports.blobs.get(key)) for key in ports.state.cluster().pending_decisions]
 
 
 def buying(plan: Plan) -> str:
@@ -94,6 +99,9 @@ def admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, wanted: int) -> tu
 
 
 def abort_proposal(ports: ProvisionPorts, row: CommandRow) -> None:
+    """Give a proposal up, unless it is committed: its row becomes the command, whose nodes are being bought then."""
+    if any(row.id == disruption.id for decision in _pending(ports) for disruption in decision.disruptions):
+        return
     try:
         ports.state.save(msgspec.structs.replace(row, phase="aborted", due=0))
     except Conflict:
