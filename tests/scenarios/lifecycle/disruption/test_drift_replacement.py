@@ -152,3 +152,11 @@ def test_an_empty_node_that_has_drifted_goes_as_an_empty_one(world: World) -> No
     world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=drifting))
     assert world.run(200, until=lambda: not world.claims())
     assert "Disrupting NodeClaim: Empty" in {event.message for event in world.cluster.events}
+
+
+def test_of_more_than_the_breaker_admits_the_first_go(world: World) -> None:
+    """Twenty nodes may go in ten minutes; with none of them, it would open again and again."""
+    with_nodes(world, 21)
+    world.cluster.update("nodepools", "default", budgets=(Budget("100%"), Budget("0", reasons=("Underutilized",))))
+    relabel(world)
+    assert world.run(300, until=lambda: len(disrupted(world)) == 20)

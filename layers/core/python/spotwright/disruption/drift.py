@@ -39,15 +39,25 @@ class DriftReplacement(msgspec.Struct, frozen=True):
     plan: Plan = Plan()
 
 
-def replace_drifted(snapshot: Snapshot, plan: Plan, catalog: Catalog, *, locked: frozenset[str]) -> DriftReplacement:
-    """Which drifted nodes go now, and where their pods go. ``plan``: where pending pods go, without new nodes."""
+def replace_drifted(
+    snapshot: Snapshot,
+    plan: Plan,
+    catalog: Catalog,
+    *,
+    locked: frozenset[str],
+    maximum: int = MAXIMUM_CANDIDATES,
+) -> DriftReplacement:
+    """Which drifted nodes go now, ``maximum`` at most, and where their pods go.
+
+    ``plan``: where pending pods go, without new nodes.
+    """
     drifted = [claim for claim in snapshot.nodeclaims if _is_drifted(claim, snapshot, locked)]
     candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
     settled = simulation.settle(snapshot, plan)
     failures: dict[str, str] = {}
     for _ in range(MAXIMUM_TRIALS):
         ordered = sorted(simulation.without(candidates, failures.keys()), key=_order)
-        left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)
+        left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=maximum)
         if not left:
             break
         trial = simulation.simulate(settled, left, catalog)

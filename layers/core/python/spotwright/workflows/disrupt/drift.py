@@ -17,11 +17,19 @@ from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
 
-def find_drifted(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, locked: frozenset[str]) -> DriftReplacement:
+def find_drifted(
+    ports: ProvisionPorts,
+    snapshot: Snapshot,
+    plan: Plan,
+    locked: frozenset[str],
+    *,
+    maximum: int = drift.MAXIMUM_CANDIDATES,
+) -> DriftReplacement:
     """What would be replaced by what is known; nothing is replaced by it alone."""
     if not any(claim.is_condition_true(drift.REASON) for claim in snapshot.nodeclaims):
         return DriftReplacement()
-    return drift.replace_drifted(snapshot, plan, ports.catalogs.read(snapshot.catalog_key), locked=locked)
+    catalog = ports.catalogs.read(snapshot.catalog_key)
+    return drift.replace_drifted(snapshot, plan, catalog, locked=locked, maximum=maximum)
 
 
 def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft) -> DisruptResult:
@@ -33,14 +41,17 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
     snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     locked = locked_claims(ports, snapshot)
     found = find_drifted(ports, snapshot, plan, locked)
-    uids = {candidate.name: candidate.claim.metadata.uid for candidate in found.candidates}
+    uids = _uids(found)
     id = derived_id(snapshot.cluster, drift.REASON, now.isoformat(), *sorted(uids.values()))
     try:
         admitted, breaker_open = admit(ports, snapshot, id, len(uids))
     except Conflict:
         return DisruptResult("another invocation counted disruptions meanwhile")
-    if admitted < len(uids) or found.snapshot is None:
-        # What the breaker would still admit waits until it is closed again: drift is never urgent.
+    if admitted < len(uids):
+        # The others wait until the breaker is closed again. Those that it has counted go, or it would open for nothing.
+        found = find_drifted(ports, snapshot, plan, locked, maximum=admitted)
+        uids = _uids(found)
+    if found.snapshot is None:
         return DisruptResult(breaker_open=breaker_open, details=_reasons(found))
     decision = commit_plan(
         state=ports.state,
@@ -60,6 +71,10 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
         return DisruptResult("another decision was committed first")
     ports.doorbells.ring("lifecycle", [Doorbell(snapshot.cluster, "decision", decision.id)])
     return DisruptResult(breaker_open=breaker_open, reason=drift.REASON, committed=tuple(uids), details=_reasons(found))
+
+
+def _uids(found: DriftReplacement) -> dict[str, str]:
+    return {candidate.name: candidate.claim.metadata.uid for candidate in found.candidates}
 
 
 def _reasons(found: DriftReplacement) -> tuple[str, ...]:
