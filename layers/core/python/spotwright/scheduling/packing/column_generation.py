@@ -9,6 +9,7 @@ are bought, else one of the largest fraction, and the program is solved again fo
 
 from collections import Counter
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from spotwright.model.ec2.instance_type import PICOUSD
@@ -31,6 +32,8 @@ from spotwright.scheduling.packing.problem import (
 _FEW_NODES: Final = 12
 # Hosts decide where one class needs this share of the nodes.
 _SHARE_OF_NODES: Final = 0.5
+# With more classes the program takes more of the work than it saves.
+_MOST_CLASSES: Final = 40
 # Of the units of work, generating patterns takes so much.
 _SHARE_OF_BUDGET: Final = 3
 # How often patterns are generated for all pods, and for those that are left; how many at a time at most.
@@ -65,7 +68,7 @@ def _hosts_decide(problem: PackingProblem, packing: Packing) -> bool:
         return False
     pods = _count_pods(packing)
     hosts = [count / cap for j, count in pods.items() if (cap := _max_per_host(problem, j))]
-    return len(pods) > 1 and max(hosts, default=0) >= _SHARE_OF_NODES * node_count
+    return 1 < len(pods) <= _MOST_CLASSES and max(hosts, default=0) >= _SHARE_OF_NODES * node_count
 
 
 def _count_pods(packing: Packing) -> Counter[int]:
@@ -83,15 +86,18 @@ def _max_per_host(problem: PackingProblem, j: int) -> int:
 
 
 class _Shape:
-    """A node that may be bought, in dollars; ``most``: how many pods of the classes that it may hold it holds alone."""
+    """A node that may be bought, in dollars; ``most``: how many pods of the classes that it may hold it holds alone;
+    ``last_worth``: of its best pattern when it was last filled, for its price.
+    """
 
-    __slots__ = ("capacity", "most", "offering", "price")
+    __slots__ = ("capacity", "last_worth", "most", "offering", "price")
 
     def __init__(self, offering: int, price: float, capacity: Vector, most: Mapping[int, int]) -> None:
         self.offering = offering
         self.price = price
         self.capacity = capacity
         self.most = most
+        self.last_worth = inf
 
 
 class _PatternPacking:
@@ -180,17 +186,19 @@ class _PatternPacking:
             self._program.improve()
 
     def _add_patterns(self) -> bool:
-        """Add patterns that are worth more than their nodes; False where none was found."""
-        pod_prices, found = self._program.pod_prices(), list[tuple[float, int]]()
-        patterns = dict[int, dict[int, int]]()
-        for place, shape in enumerate(self._shapes):
+        """Add some patterns that are worth more than their nodes; False where none was found.
+
+        Types are tried first whose patterns were worth most for their price when they were last filled.
+        """
+        pod_prices, added = self._program.pod_prices(), 0
+        for shape in sorted(self._shapes, key=lambda shape: -shape.last_worth):
             worth, pattern = self._best_pattern(shape, pod_prices)
-            if worth > shape.price * _WORTHWHILE:
-                found.append((-worth / shape.price, place))
-                patterns[place] = pattern
-        best = [place for _, place in sorted(found)[:_MOST_PATTERNS]]
-        added = [place for place in best if self._add(patterns[place], self._shapes[place].price)]
-        return bool(added)
+            shape.last_worth = worth / shape.price
+            if shape.last_worth > _WORTHWHILE:
+                added += self._add(pattern, shape.price)
+                if added >= _MOST_PATTERNS:
+                    break
+        return added > 0
 
     def _best_pattern(self, shape: _Shape, pod_prices: list[float]) -> tuple[float, dict[int, int]]:
         """The pods worth most of those that some ways of filling a node put on it, and what they are worth."""
