@@ -23,7 +23,7 @@ from spotwright.scheduling.plan import Plan
 REASON: Final = DRIFTED
 # Nodes that are replaced at once; others follow in the next evaluation.
 MAXIMUM_CANDIDATES: Final = 100
-# A trial without the nodes whose pods had no place follows; so many in an evaluation.
+# A trial without the nodes whose pods had no place follows; so many in an evaluation. The last one begins anywhere.
 MAXIMUM_TRIALS: Final = 6
 
 
@@ -55,8 +55,10 @@ def replace_drifted(
     candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
     settled = simulation.settle(snapshot, plan)
     failures: dict[str, str] = {}
-    for _ in range(MAXIMUM_TRIALS):
+    for number in range(MAXIMUM_TRIALS):
         ordered = sorted(simulation.without(candidates, failures.keys()), key=_order)
+        if number == MAXIMUM_TRIALS - 1:
+            ordered = _from_another(ordered, snapshot.now)
         left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=maximum)
         if not left:
             break
@@ -65,6 +67,12 @@ def replace_drifted(
             return DriftReplacement(tuple(left), _all_blocked(blocked, failures), trial.snapshot, trial.plan)
         failures |= trial.failures
     return DriftReplacement(blocked=_all_blocked(blocked, failures))
+
+
+def _from_another(ordered: list[Candidate], now: datetime) -> list[Candidate]:
+    """The candidates from another one on each minute, so that those without a replacement never keep all others."""
+    first = int(now.timestamp()) // 60 % max(1, len(ordered))
+    return [*ordered[first:], *ordered[:first]]
 
 
 def _all_blocked(blocked: Iterable[Blocked], failures: Mapping[str, str]) -> tuple[Blocked, ...]:
