@@ -78,6 +78,22 @@ def test_where_its_address_is_taken_metrics_are_served_on_a_free_port(
     assert messages(caplog) == [log_lines.METRICS_ADDRESS_UNAVAILABLE.message]
 
 
+def test_a_pod_without_credentials_says_so_and_goes_on(
+    main: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = ForwarderSettings("blue", "t", "b", dict.fromkeys(QUEUES, ""), "https://127.0.0.1:1", metrics_port=0)
+    monkeypatch.setattr(main, "settings", lambda _: wanted)
+    monkeypatch.setattr(main, "pod_configuration", lambda *_: None)
+    monkeypatch.setattr(main, "Connection", lambda _: NOWHERE)
+    monkeypatch.setattr(main.clients, "has_own_credentials", lambda: False)
+    monkeypatch.setattr(main, "_run", lambda *_: None)
+    monkeypatch.setattr(main, "_log_to_stdout", lambda: None)
+    monkeypatch.setattr(main.signal, "signal", lambda *_: None)
+    assert main.main() == 0
+    assert messages(caplog) == [log_lines.FORWARDER_WITHOUT_CREDENTIALS.message]
+    assert vars(caplog.records[0])["cluster"] == "blue"
+
+
 def test_every_line_names_the_cluster(main: ModuleType) -> None:
     record = logging.makeLogRecord({"msg": "sent doorbells", "levelname": "INFO", "doorbells": 2})
     line = json.loads(main.JsonLines("blue").format(record))

@@ -29,6 +29,7 @@ SCENARIOS = {
         "a_watcher_that_ends_by_an_error_ends_the_process",
         "it_says_where_its_metrics_are_and_that_it_stopped",
         "where_its_address_is_taken_metrics_are_served_on_a_free_port",
+        "a_pod_without_credentials_says_so_and_goes_on",
         "without_its_environment_it_does_not_start",
     ),
     "forwarder/test_outgoing.py": ("without_the_table_doorbells_are_sent",),
@@ -49,7 +50,13 @@ SCENARIOS = {
         "the_handler_settles_what_its_doorbells_name",
     ),
     "functions/catalog/test_inputs.py": ("a_shifted_zone_has_nothing_to_buy_until_the_shift_ends",),
+    "functions/test_alarms.py": ("it_rings_for_what_functions_write_after_its_minutes_and_no_earlier",),
+    "functions/install/test_forwarder_pods.py": (
+        "after_a_minute_the_installation_goes_on_without",
+        "pods_without_are_deleted_until_one_has_them",
+    ),
     "functions/install/test_handler.py": (
+        "a_cluster_that_is_ready_is_looked_at_and_nothing_else",
         "a_failure_is_answered_with_its_reason",
         "create_update_and_delete_answer_with_one_physical_id",
     ),
