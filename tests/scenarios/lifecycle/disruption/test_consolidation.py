@@ -92,6 +92,19 @@ def test_pods_that_fit_on_other_nodes_move_there_and_nothing_is_bought(world: Wo
     assert len(world.ec2.requests) == launches
 
 
+def test_each_node_is_a_command_that_waits_for_the_new_nodes_of_its_own_pods(world: World) -> None:
+    on_large_nodes(world, 24)
+    world.cluster.update("nodepools", "default", requirements=(*ON_DEMAND, only("c5.large")))
+    world.deploy(SMALL, 9)
+    assert world.run(120, until=lambda: len(commands(world)) > 1)
+    rows = [row for row in commands(world) if row.phase != "proposed"]
+    assert {len(row.candidates) for row in rows} == {1}
+    replacements = {name for row in rows for name in row.replacements}
+    assert all(set(row.replacements) <= replacements for row in rows)
+    assert world.run(300, until=lambda: set(types(world)) == {"c5.large"})
+    assert world.run(60, until=lambda: all_run(world, 9))
+
+
 def only(name: str) -> NodeSelectorRequirement:
     return NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, (name,))
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import msgspec
 
 from spotwright.disruption import blockers, budgets
-from spotwright.model import labels
+from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import Catalog, find_instance_type
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
@@ -49,6 +49,16 @@ class Candidate(msgspec.Struct, frozen=True):
     def disruption_cost(self) -> Fraction:
         """Karpenter's RescheduleDisruptionCost: 1, and the costs of its evictions."""
         return 1 + self.eviction_cost
+
+    @property
+    def unused_price(self) -> Fraction:
+        """What is paid for room that no pod has, in picodollars per hour: by the resource that is used most."""
+        shares = [
+            Fraction(sum(pod.requests.get(name, 0) for pod in self.pods), self.node.allocatable[name])
+            for name in (resources.CPU, resources.MEMORY)
+            if self.node.allocatable.get(name)
+        ]
+        return self.price * (1 - min(max(shares, default=Fraction(0)), Fraction(1)))
 
     @property
     def eviction_cost(self) -> Fraction:

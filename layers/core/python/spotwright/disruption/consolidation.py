@@ -111,8 +111,8 @@ class _Prices:
 def find_candidates(
     snapshot: Snapshot, plan: Plan, catalog: Catalog, *, locked: frozenset[str]
 ) -> tuple[list[Candidate], list[Blocked], list[Blocked]]:
-    """Nodes with pods that may be consolidated, the most dollars per disruption first; nodes that may not be disrupted;
-    and nodes that may, but not for their price.
+    """Nodes with pods that may be consolidated, the most dollars for unused room per disruption first; nodes that may
+    not be disrupted; and nodes that may, but not for their price.
 
     ``catalog``: with overlays. ``locked``: claims that a command or notice holds.
     """
@@ -133,7 +133,7 @@ def find_candidates(
             ineligible.append(Blocked(candidate.name, why))
         else:
             candidates.append(candidate)
-    ordered = sorted(candidates, key=lambda found: (-found.price / found.disruption_cost, found.name))
+    ordered = sorted(candidates, key=lambda found: (-found.unused_price / found.disruption_cost, found.name))
     return ordered, blocked, ineligible
 
 

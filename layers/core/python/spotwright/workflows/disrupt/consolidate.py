@@ -102,7 +102,7 @@ def validate_consolidation(
         plan=found.plan,
         kind="disrupt",
         message="; ".join(_describe(move) for move in found.moves),
-        disruptions=_disruptions(row, found.moves, locked),
+        disruptions=_disruptions(row, found.moves, chosen, locked),
         launched=cluster.launched,
     )
     if decision is None:
@@ -124,18 +124,29 @@ def _first(moves: Sequence[Move], candidates: Sequence[Candidate], admitted: int
     return [candidate for candidate in candidates if candidate.name in names]
 
 
-def _disruptions(row: CommandRow, moves: Sequence[Move], locked: frozenset[str]) -> tuple[Disruption, ...]:
-    """A command for each move, so that each ends by itself; the first is the proposal's own row."""
+def _disruptions(
+    row: CommandRow, moves: Sequence[Move], candidates: Sequence[Candidate], locked: frozenset[str]
+) -> tuple[Disruption, ...]:
+    """A command for each node, which waits for the new nodes of its own pods; the first is the proposal's own row.
+
+    The saving of a move is divided among its nodes by their price.
+    """
+    prices = {candidate.name: candidate.price for candidate in candidates}
+    savings = {
+        name: move.saving_picousd_per_hour * prices[name] // move.price_picousd_per_hour
+        for move in moves
+        for name in move.candidates
+    }
     return tuple(
         Disruption(
-            row.id if number == 0 else derived_id(row.id, *move.candidates),
+            row.id if number == 0 else derived_id(row.id, name),
             consolidation.REASON,
-            move.candidates,
-            {name: row.candidate_uids[name] for name in move.candidates},
-            savings_picousd_per_hour=move.saving_picousd_per_hour,
+            (name,),
+            {name: row.candidate_uids[name]},
+            savings_picousd_per_hour=savings[name],
             locked_claims=tuple(sorted(locked)),
         )
-        for number, move in enumerate(moves)
+        for number, name in enumerate(savings)
     )
 
 
