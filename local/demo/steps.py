@@ -1,4 +1,4 @@
-"""The steps, in order: two pools at once, an interruption, two more manifests, zero and back, nothing left."""
+"""The steps, in order: two pools, an interruption, fewer replicas, two more manifests, zero and back, nothing left."""
 
 import subprocess
 import time
@@ -61,6 +61,32 @@ def spot_interruption(run: DemoRun) -> None:
 
 def _of(timeline: Timeline, at: float, what: str, subject: str) -> list[object]:
     return [e for e in timeline.since(at, event=what) if e.subject == subject]
+
+
+def fewer_replicas(run: DemoRun) -> None:
+    with run.section("inflate scaled to one replica: a smaller node first, then taint, drain, gone"):
+        before = {claim["metadata"]["name"] for claim in nodeclaims_of(run.timeline, "default")}
+        sizes = sorted(
+            i["instanceType"] for i in run.instances() if i["tags"].get("karpenter.sh/nodepool") == "default"
+        )
+        run.stack.kubectl("scale", "deployment", "inflate", "--replicas=1")
+        run.wait_for("one pod of inflate runs", run.pods_running("inflate", 1), seconds=60)
+        scaled = time.time()
+        # consolidateAfter: 1m, then the next look within a minute, the second one after 15 s, a new node, the drain.
+        run.wait_for("another NodeClaim alone in pool default", lambda w: _replaced(w, before), seconds=240)
+        run.wait_for("one pod of inflate runs", run.pods_running("inflate", 1), seconds=60)
+        fleet = run.timeline.since(scaled, "aws", "CreateFleet")
+        evicted = [e for e in run.timeline.since(scaled, "pods", "leaving") if "inflate" in e.subject]
+        expect(bool(fleet) and bool(evicted), "no CreateFleet, or no eviction, since the Deployment was scaled")
+        expect(fleet[0].at < evicted[0].at, "a pod was evicted before the smaller node was asked for")
+        after = [i["instanceType"] for i in run.instances() if i["tags"].get("karpenter.sh/nodepool") == "default"]
+        approved = next(e.text for e in run.timeline.since(scaled, "events") if "saves $" in e.text)
+        run.printer.say(f"{', '.join(sizes)} became {', '.join(after)}: {approved}")
+
+
+def _replaced(timeline: Timeline, before: set[str]) -> bool:
+    now = {claim["metadata"]["name"] for claim in nodeclaims_of(timeline, "default")}
+    return bool(now) and now.isdisjoint(before) and _all_initialized(timeline)
 
 
 def generation_six(run: DemoRun) -> None:
@@ -174,4 +200,4 @@ def _left_in_aws(run: DemoRun) -> list[str]:
     ]
 
 
-STEPS = (spot_and_on_demand, spot_interruption, generation_six, zero_and_back, graviton, nothing_left)
+STEPS = (spot_and_on_demand, spot_interruption, fewer_replicas, generation_six, zero_and_back, graviton, nothing_left)
