@@ -16,6 +16,7 @@ from typing import Any
 import boto3
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 from botocore.signers import RequestSigner
 
 from local.kubernetes.api import KubernetesApi
@@ -104,16 +105,29 @@ def launched(stack: Stack, profile: str, data: str) -> Iterator[str]:
     ec2 = client(stack, "ec2")
     discovery = [{"Name": "tag:karpenter.sh/discovery", "Values": [stack.cluster]}]
     subnet = ec2.describe_subnets(Filters=discovery)["Subnets"][0]["SubnetId"]
-    answer = ec2.run_instances(
-        ImageId=image,
-        InstanceType="m5.large",
-        MinCount=1,
-        MaxCount=1,
-        SubnetId=subnet,
-        UserData=data,
-        IamInstanceProfile={"Name": profile},
-    )
-    instance = str(answer["Instances"][0]["InstanceId"])
+    answers: list[Any] = []
+
+    def run() -> bool:
+        """False while EC2 does not know a new instance profile."""
+        try:
+            answers.append(
+                ec2.run_instances(
+                    ImageId=image,
+                    InstanceType="m5.large",
+                    MinCount=1,
+                    MaxCount=1,
+                    SubnetId=subnet,
+                    UserData=data,
+                    IamInstanceProfile={"Name": profile},
+                )
+            )
+        except ClientError as error:
+            if "Invalid IAM Instance Profile name" not in str(error):
+                raise
+        return bool(answers)
+
+    until(run)
+    instance = str(answers[0]["Instances"][0]["InstanceId"])
     yield instance
     ec2.terminate_instances(InstanceIds=[instance])
     until(lambda: not nodes(stack))

@@ -37,7 +37,7 @@ def planned(
 
 def test_both_pods_share_one_spot_node(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(capsys, monkeypatch, "spot-t3a.yaml")[:6] == [
-        "2 pods: 2 placed on 1 new node, 0 pending; $0.0291/h, $21.24 a month",
+        "2 pods: 2 placed on 1 new node, 0 pending; $0.0291/h, $21.24 a month; no plan costs less",
         "New nodes:",
         "t3a.large spot of NodePool spot, $0.0291/h, any of us-east-1a, us-east-1b, us-east-1c",
         "pods: 2 of Deployment on-spot",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.disruption.breaker import OPEN_MS, RECOVERY_MS, WINDOW_MS, Breaker, admit, is_open, max_nodes
+from spotwright.disruption.breaker import OPEN_MS, RECOVERY_MS, WINDOW_MS, Breaker, admit, is_open, max_nodes, remaining
 
 NOW = 1_800_000_000_000
 BATCHES = st.lists(st.tuples(st.integers(0, 120), st.integers(0, WINDOW_MS)), max_size=30)
@@ -25,6 +25,18 @@ def test_no_window_lets_more_go_than_the_limit(batches: list[tuple[int, int]], t
         admitted.append((now, admission.nodes))
         assert sum(nodes for at, nodes in admitted if now - at < WINDOW_MS) <= max_nodes(total, 50)
         assert admission.nodes <= wanted
+
+
+@given(BATCHES, st.integers(0, 200))
+def test_who_keeps_to_what_remains_never_opens_it(batches: list[tuple[int, int]], total: int) -> None:
+    breaker, now = Breaker(), NOW
+    for number, (wanted, later) in enumerate(batches):
+        now += later
+        left = remaining(breaker, total=total, percent=50, now=now)
+        admission = admit(breaker, str(number), min(wanted, left), total=total, percent=50, now=now)
+        assert admission.nodes == min(wanted, left)
+        assert not is_open(admission.breaker, now)
+        breaker = admission.breaker
 
 
 def test_a_proposal_that_is_admitted_again_counts_once() -> None:

@@ -11,12 +11,14 @@ from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
-from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION
+from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION, Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.inputs import gather_and_plan
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.ports.rows import CommandRow
 
 SMALL = builders.pod("small", cpu_millicores=800)
@@ -77,7 +79,8 @@ def test_a_node_too_large_is_replaced_with_a_smaller_one_before_it_goes(world: W
     assert types(world) == {"c5.large": 1}
     assert disruptions(world) == {"Underutilized": ["done"]}
     (approved,) = messages(world, "ConsolidationApproved")
-    assert "replaced with on-demand c5.large: saves $0.2880/h; 2 evictions" in approved
+    assert approved.startswith("saves $0.2880/h; 2 evictions")
+    assert approved.endswith(f"NodeClaim {before.name} is replaced with on-demand c5.large")
     assert "Disrupting NodeClaim: Underutilized" in messages(world, "DisruptionTerminating")
 
 
@@ -213,6 +216,44 @@ def test_a_do_not_disrupt_pod_that_comes_within_the_fifteen_seconds_keeps_its_no
     world.run(120)
     assert types(world) == {"c5.2xlarge": 1}
     assert set(disruptions(world)["Underutilized"]) == {"aborted"}
+
+
+def test_a_candidate_that_a_user_deletes_costs_no_second_node(world: World) -> None:
+    """Its replacement is empty for a moment, and is removed as such; nobody is planned for it then."""
+    on_large_nodes(world, 8)
+    world.deploy(SMALL, 2)
+    assert world.run(200, until=lambda: any(row.phase == "waiting" for row in commands(world)))
+    (old, *_) = [claim for claim in world.claims() if claim.metadata.labels.get(labels.INSTANCE_TYPE) == "c5.2xlarge"]
+    bought = len(world.ec2.all_instances())
+    world.cluster.delete("nodeclaims", old.metadata)
+    world.run(600)
+    assert len(world.ec2.all_instances()) - bought <= 1
+    assert all_run(world, 2)
+
+
+def test_a_node_that_is_decided_to_go_takes_no_pods_of_others(world: World) -> None:
+    """Also before it is tainted; an empty one only those of nodes that would go."""
+    on_large_nodes(world, 16)
+    (_, second) = world.claims()
+    for reason in ("Empty", "Drifted", "Underutilized"):
+        row = CommandRow(
+            id=reason, cluster=builders.CLUSTER, decision="", reason=reason, candidates=(second.name,),
+            candidate_uids={second.name: second.metadata.uid}, phase="planned",
+        )  # fmt: skip
+        world.state.create(row)
+        snapshot, _, _ = gather_and_plan(world.ports, gather_live, world.clock.now(), None)
+        assert leaving(snapshot) == [second.name], reason
+        snapshot = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+        assert leaving(snapshot) == ([] if reason == "Empty" else [second.name]), reason
+        stored = world.state.command(reason)
+        assert stored is not None
+        world.state.save(msgspec.structs.replace(stored, phase="aborted"))
+        snapshot, _, _ = gather_and_plan(world.ports, gather_live, world.clock.now(), None)
+        assert leaving(snapshot) == []
+
+
+def leaving(snapshot: Snapshot) -> list[str]:
+    return [claim.name for claim in snapshot.nodeclaims if claim.metadata.deletion_timestamp is not None]
 
 
 def test_budgets_bound_how_many_nodes_are_consolidated_at_once(world: World) -> None:

@@ -27,7 +27,8 @@ _LONGEST_NAME: Final = 63
 MAXIMUM_NODES_PER_LAUNCH: Final = 100
 # The reason for deleting nodes of a static NodePool beyond its replicas.
 SCALED_DOWN: Final = "ScaledDown"
-# Karpenter's reasons for which nodes go whose pods have been given other places.
+# Karpenter's reasons for which nodes go by choice.
+EMPTY: Final = "Empty"
 DRIFTED: Final = "Drifted"
 UNDERUTILIZED: Final = "Underutilized"
 

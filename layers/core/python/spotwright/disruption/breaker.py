@@ -62,12 +62,27 @@ def admit(breaker: Breaker, id: str, wanted: int, *, total: int, percent: int, n
     """
     if is_open(breaker, now):
         return Admission(0, breaker)
-    recent = tuple(batch for batch in breaker.batches if now - batch.admitted_at_ms < WINDOW_MS and batch.id != id)
-    limit = max_nodes(max((total, *(batch.total_nodes for batch in recent))), percent)
-    remaining = max(0, limit - sum(batch.nodes for batch in recent))
-    nodes = min(wanted, remaining)
+    recent = tuple(batch for batch in _recent(breaker, now) if batch.id != id)
+    limit = _limit(recent, total, percent)
+    nodes = min(wanted, max(0, limit - sum(batch.nodes for batch in recent)))
     after = msgspec.structs.replace(breaker, batches=(*recent, Batch(id, now, nodes, total)) if nodes else recent)
     return Admission(nodes, after if nodes == wanted else _open(after, limit, now))
+
+
+def remaining(breaker: Breaker, *, total: int, percent: int, now: int) -> int:
+    """How many nodes may be disrupted now without opening the breaker."""
+    if is_open(breaker, now):
+        return 0
+    recent = _recent(breaker, now)
+    return max(0, _limit(recent, total, percent) - sum(batch.nodes for batch in recent))
+
+
+def _recent(breaker: Breaker, now: int) -> tuple[Batch, ...]:
+    return tuple(batch for batch in breaker.batches if now - batch.admitted_at_ms < WINDOW_MS)
+
+
+def _limit(recent: tuple[Batch, ...], total: int, percent: int) -> int:
+    return max_nodes(max((total, *(batch.total_nodes for batch in recent))), percent)
 
 
 def max_nodes(total: int, percent: int) -> int:

@@ -155,15 +155,18 @@ def consolidate(
     catalog: Catalog,
     *,
     locked: frozenset[str],
+    maximum: int = MAXIMUM_CANDIDATES,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Consolidation:
     """The moves that are worth it now. ``plan``: where pending pods go, without new nodes.
 
-    ``has_time``: asked before each trial; without time the best so far counts.
+    ``maximum``: nodes that may go, 100 at most. ``has_time``: asked before each trial; without time the best so far
+    counts.
     """
+    maximum = min(maximum, MAXIMUM_CANDIDATES)
     prices = _Prices(snapshot, catalog)
     candidates, blocked, ineligible = find_candidates(snapshot, plan, prices.catalog, locked=locked)
-    allowed, waiting = within_budgets(candidates, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)
+    allowed, waiting = within_budgets(candidates, snapshot, REASON, locked=locked, maximum=maximum)
     search = _Search(snapshot, plan, catalog, prices, has_time)
     chosen = search.run(allowed)
     found = judge(snapshot, plan, catalog, chosen)

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.decisions.decision import EMPTY
 from spotwright.disruption import blockers, budgets
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
@@ -20,7 +21,7 @@ from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.scheduling.plan import Plan
 
-REASON: Final = "Empty"
+REASON: Final = EMPTY
 
 
 class BlockedClaim(msgspec.Struct, frozen=True):

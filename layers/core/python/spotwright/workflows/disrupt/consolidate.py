@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.decisions.decision import Disruption, derived_id
-from spotwright.disruption import consolidation
+from spotwright.disruption import breaker, consolidation
 from spotwright.disruption.candidates import Candidate
 from spotwright.disruption.consolidation import Consolidation, Move
 from spotwright.errors import Conflict
@@ -33,17 +33,25 @@ from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 SEARCH_SECONDS: Final = 30
 # Reasons named in the log line of an evaluation.
 REASONS_SHOWN: Final = 10
+# NodeClaims and new nodes named in a sentence.
+NAMES_SHOWN: Final = 5
 
 
 def propose_consolidation(
     ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], seconds_left: SecondsLeft
 ) -> tuple[DisruptResult, Consolidation]:
-    """Propose the moves that are worth it now, all in one row, and ring for their validation."""
+    """Propose the moves that are worth it now, all in one row, and ring for their validation.
+
+    No more nodes than the breaker admits, which consolidation never opens.
+    """
+    total, percent = sum(claim.is_managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
+    now = epoch_ms(snapshot.now)
     found = consolidation.consolidate(
         snapshot,
         plan,
         ports.catalogs.read(snapshot.catalog_key),
         locked=locked,
+        maximum=breaker.remaining(ports.state.breaker(), total=total, percent=percent, now=now),
         has_time=lambda: seconds_left is None or seconds_left() > SEARCH_SECONDS,
     )
     candidates = tuple(sorted(name for move in found.moves for name in move.candidates))
@@ -101,7 +109,7 @@ def validate_consolidation(
         cluster_version=cluster.version,
         plan=found.plan,
         kind="disrupt",
-        message="; ".join(_describe(move) for move in found.moves),
+        message="; ".join(_describe(move) for move in found.moves[:REASONS_SHOWN]),
         disruptions=_disruptions(row, found.moves, chosen, locked),
         launched=cluster.launched,
     )
@@ -159,16 +167,17 @@ def _record_approvals(ports: ProvisionPorts, snapshot: Snapshot, moves: Sequence
 
 
 def _describe(move: Move) -> str:
-    """For example: ``NodeClaims a, b are deleted and replaced with 1 node (spot m5.large): saves $0.07/h; …``."""
-    named = f"NodeClaim {move.candidates[0]} is" if len(move.candidates) == 1 else _several(move.candidates)
-    if not move.new_nodes:
-        return f"{named} deleted: {move.describe()}"
-    kinds = ", ".join(f"{node.capacity_type} {node.instance_types[0]}" for node in move.new_nodes)
-    return f"{named} replaced with {kinds}: {move.describe()}"
+    """For example: ``saves $0.0770/h; … earned back in 47 minutes: NodeClaim a is replaced with spot m5.large``."""
+    named = (
+        f"NodeClaim {move.candidates[0]} is" if len(move.candidates) == 1 else f"NodeClaims {_few(move.candidates)} are"
+    )
+    kinds = [f"{node.capacity_type} {node.instance_types[0]}" for node in move.new_nodes]
+    return f"{move.describe()}: {named} " + (f"replaced with {_few(kinds)}" if kinds else "deleted")
 
 
-def _several(names: Sequence[str]) -> str:
-    return f"NodeClaims {', '.join(names)} are"
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def _reasons(found: Consolidation) -> tuple[str, ...]:

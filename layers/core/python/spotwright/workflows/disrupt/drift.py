@@ -42,7 +42,8 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
     locked = locked_claims(ports, snapshot)
     found = find_drifted(ports, snapshot, plan, locked)
     uids = _uids(found)
-    id = derived_id(snapshot.cluster, drift.REASON, now.isoformat(), *sorted(uids.values()))
+    # The same nodes count once for the breaker, however often their commit is tried.
+    id = derived_id(snapshot.cluster, drift.REASON, *sorted(uids.values()))
     try:
         admitted, breaker_open = admit(ports, snapshot, id, len(uids))
     except Conflict:
@@ -62,7 +63,13 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
         kind="disrupt",
         message=f"{len(uids)} drifted nodes are replaced: {', '.join(uids)}",
         disruptions=tuple(
-            Disruption(derived_id(id, name), drift.REASON, (name,), {name: uid}, locked_claims=tuple(sorted(locked)))
+            Disruption(
+                derived_id(id, now.isoformat(), name),
+                drift.REASON,
+                (name,),
+                {name: uid},
+                locked_claims=tuple(sorted(locked)),
+            )
             for name, uid in uids.items()
         ),
         launched=cluster.launched,

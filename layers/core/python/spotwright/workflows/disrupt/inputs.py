@@ -6,14 +6,15 @@ from typing import Final, Protocol
 import msgspec
 
 from spotwright.decisions.decide import decide
-from spotwright.decisions.decision import Decision, decode_decision
-from spotwright.disruption import breaker
+from spotwright.decisions.decision import EMPTY, Decision, decode_decision
+from spotwright.disruption import breaker, interruption
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import time_budget
+from spotwright.workflows.planning.snapshot import instances_going
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, epoch_ms
@@ -49,7 +50,7 @@ def gather_and_plan(
 ) -> tuple[Snapshot, Plan, str]:
     """What ``gather`` reads, where pending pods would go, and why nothing may be disrupted."""
     state = ports.state.cluster()
-    snapshot = gather(ports, state, now=now)
+    snapshot = _without_empty_nodes_going(ports, state, gather(ports, state, now=now))
     if state.paused:
         return snapshot, Plan(), "the cluster is paused; `spotwright resume` ends it"
     if not snapshot.catalog_key:
@@ -66,6 +67,13 @@ def gather_and_plan(
     if left_out:
         return snapshot, Plan(), f"time ran out before {left_out} of the pending pods were placed"
     return fitted, decide(fitted, ports.catalogs.read(fitted.catalog_key)), ""
+
+
+def _without_empty_nodes_going(ports: ProvisionPorts, state: ClusterRow, snapshot: Snapshot) -> Snapshot:
+    """Empty nodes that were decided to go are no place for pods that would have to move; see ``gather``."""
+    decisions = tuple(decode_decision(ports.blobs.get(key)) for key in state.pending_decisions)
+    going = instances_going(snapshot, decisions, ports.state.commands(), (EMPTY,))
+    return interruption.mark_deleting(snapshot, going) if going else snapshot
 
 
 def locked_claims(ports: ProvisionPorts, snapshot: Snapshot, *, but: str = "") -> frozenset[str]:

@@ -121,7 +121,9 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
         nominations = nominations_read.result()
         snapshot = read(launches, commands)
     interrupted = {row.instance_id for row in notices_read.result() if row.kind in REPLACED_KINDS}
-    snapshot = interruption.mark_deleting(snapshot, interrupted | _replaced_instances(snapshot, decisions, commands))
+    snapshot = interruption.mark_deleting(
+        snapshot, interrupted | instances_going(snapshot, decisions, commands, (DRIFTED, UNDERUTILIZED))
+    )
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
     in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims) + snapshot.in_flight
     nominations = tuple(
@@ -150,8 +152,10 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
     )
 
 
-def _replaced_instances(snapshot: Snapshot, decisions: Iterable[Decision], commands: Iterable[CommandRow]) -> set[str]:
-    """Instances of nodes with pods that are being replaced or removed: their pods have a place on other nodes.
+def instances_going(
+    snapshot: Snapshot, decisions: Iterable[Decision], commands: Iterable[CommandRow], reasons: Collection[str]
+) -> set[str]:
+    """Instances of nodes that were decided to go for one of these reasons and that nobody has deleted yet.
 
     ``decisions``: those without rows yet, read before ``commands``.
     """
@@ -159,13 +163,13 @@ def _replaced_instances(snapshot: Snapshot, decisions: Iterable[Decision], comma
         (name, disruption.candidate_uids.get(name))
         for decision in decisions
         for disruption in decision.disruptions
-        if disruption.reason in (DRIFTED, UNDERUTILIZED)
+        if disruption.reason in reasons
         for name in disruption.candidates
     }
     uids |= {
         (name, row.candidate_uids.get(name))
         for row in commands
-        if row.phase in ("planned", "waiting") and row.reason in (DRIFTED, UNDERUTILIZED)
+        if row.phase in ("planned", "waiting") and row.reason in reasons
         for name in row.candidates
     }
     going = (claim for claim in snapshot.nodeclaims if (claim.name, claim.metadata.uid) in uids)
