@@ -8,7 +8,14 @@ import msgspec
 import pytest
 
 from spotwright.disruption.candidates import node_price
-from spotwright.disruption.consolidation import Consolidation, consolidate, judge, judge_again, still_allowed
+from spotwright.disruption.consolidation import (
+    Consolidation,
+    consolidate,
+    find_candidates,
+    judge,
+    judge_again,
+    still_allowed,
+)
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
 from spotwright.model.karpenter import consolidation_timer
@@ -271,6 +278,9 @@ def test_a_node_within_its_own_consolidate_after_takes_no_pods() -> None:
         for pod in observed.pods
     ))  # fmt: skip
     assert moved(run(only_there, catalog(LARGE, SMALL))) == []
+    chosen, _, _ = find_candidates(only_there, Plan(), catalog(LARGE, SMALL), locked=NOBODY)
+    assert [candidate.name for candidate in chosen] == ["a"]
+    assert judge(only_there, Plan(), catalog(LARGE, SMALL), chosen).moves == ()
     later = msgspec.structs.replace(only_there, now=NOW + timedelta(hours=2))
     assert ("a",) in moved(run(later, catalog(LARGE, SMALL)))
 

@@ -44,3 +44,12 @@ def test_nodes_without_a_replacement_never_keep_all_others() -> None:
         found = replace_drifted(drifted(8, 4, minute), Plan(), TYPES, locked=NOBODY)
         replaced |= {candidate.name for candidate in found.candidates}
     assert replaced == {"n08", "n09", "n10", "n11"}
+
+
+def test_nodes_of_a_static_pool_are_left_alone() -> None:
+    """Their replacements are not made for pods."""
+    static = (builders.nodepool(replicas=2, budgets=(Budget("100%"),)),)
+    observed = drifted(0, 2, 0)
+    room = (*observed.nodes, builders.unmanaged_node("other"))
+    observed = msgspec.structs.replace(observed, nodepools=static, nodes=room)
+    assert replace_drifted(observed, Plan(), TYPES, locked=NOBODY).candidates == ()

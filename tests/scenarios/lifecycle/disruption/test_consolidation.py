@@ -1,17 +1,20 @@
 """Nodes that are larger or more than their pods need: what replaces them, and everything that keeps them."""
 
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
+from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.disruption import consolidation
+from spotwright.disruption.breaker import Batch
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
-from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION, Snapshot
+from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION, LaunchedInMinute, Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -19,7 +22,7 @@ from spotwright.workflows.disrupt.inputs import gather_and_plan
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather_live
-from spotwright.workflows.ports.rows import CommandRow
+from spotwright.workflows.ports.rows import CommandRow, NoticeRow
 
 SMALL = builders.pod("small", cpu_millicores=800)
 ON_DEMAND = builders.capacity_types(labels.ON_DEMAND)
@@ -216,6 +219,61 @@ def test_a_do_not_disrupt_pod_that_comes_within_the_fifteen_seconds_keeps_its_no
     world.run(120)
     assert types(world) == {"c5.2xlarge": 1}
     assert set(disruptions(world)["Underutilized"]) == {"aborted"}
+
+
+def proposed(world: World) -> None:
+    """Two small pods on a large node, and a proposal to replace it that is not validated yet."""
+    on_large_nodes(world, 8)
+    world.deploy(SMALL, 2)
+    assert world.run(120, until=lambda: any(row.reason == consolidation.REASON for row in commands(world)))
+
+
+def pods_need_a_node(world: World) -> None:
+    waiting = builders.pod("late-0", cpu_millicores=7000)
+    world.cluster.put("pods", msgspec.structs.replace(waiting, unschedulable=True))
+
+
+def a_notice_comes(world: World) -> None:
+    (instance,) = world.ec2.live_instances()
+    world.state.create(
+        NoticeRow(instance_id=instance.id, cluster=builders.CLUSTER, kind=NoticeKind.SPOT_INTERRUPTED, created=1)
+    )
+
+
+def another_proposal_has_it(world: World) -> None:
+    (claim,) = world.claims()
+    row = CommandRow(
+        id="other", cluster=builders.CLUSTER, decision="", reason="Empty", candidates=(claim.name,),
+        candidate_uids={claim.name: claim.metadata.uid}, phase="proposed",
+    )  # fmt: skip
+    world.state.create(row)
+
+
+def the_ceiling_is_reached(world: World) -> None:
+    minute = int(world.clock.now().timestamp()) // 60
+    world.state.cluster_row = msgspec.structs.replace(
+        world.state.cluster_row, launched=(LaunchedInMinute(minute, 1, world.settings.max_nodes_per_hour),)
+    )
+
+
+def the_breaker_has_nothing_left(world: World) -> None:
+    at = int(world.clock.now().timestamp() * 1000)
+    world.state.save_breaker(msgspec.structs.replace(world.state.breaker(), batches=(Batch("others", at, 20, 1),)))
+
+
+@pytest.mark.parametrize(
+    "happen",
+    [pods_need_a_node, a_notice_comes, another_proposal_has_it, the_ceiling_is_reached, the_breaker_has_nothing_left],
+)
+def test_what_happens_within_the_fifteen_seconds_counts(world: World, happen: Callable[[World], None]) -> None:
+    proposed(world)
+    (row,) = [row for row in commands(world) if row.phase == "proposed"]
+    happen(world)
+    later = datetime.fromtimestamp(row.created / 1000, UTC) + timedelta(seconds=16)
+    result = validate(world.ports, row.id, now=later)
+    assert result.committed == ()
+    assert not world.state.cluster_row.pending_decisions
+    assert [found.phase for found in commands(world) if found.id == row.id] == ["aborted"]
 
 
 def test_a_candidate_that_a_user_deletes_costs_no_second_node(world: World) -> None:
