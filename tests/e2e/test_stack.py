@@ -97,6 +97,22 @@ def profile(stack: Stack) -> str:
     return "nodes"
 
 
+def once_known(call: Callable[[], Any], refusal: str) -> Any:
+    """The answer of a call about something new, which EC2 refuses with these words while it does not know it."""
+    answers: list[Any] = []
+
+    def is_answered() -> bool:
+        try:
+            answers.append(call())
+        except ClientError as error:
+            if refusal not in str(error):
+                raise
+        return bool(answers)
+
+    until(is_answered)
+    return answers[0]
+
+
 @contextlib.contextmanager
 def launched(stack: Stack, profile: str, data: str) -> Iterator[str]:
     """A running m5.large with this user data; terminated in the end."""
@@ -105,31 +121,14 @@ def launched(stack: Stack, profile: str, data: str) -> Iterator[str]:
     ec2 = client(stack, "ec2")
     discovery = [{"Name": "tag:karpenter.sh/discovery", "Values": [stack.cluster]}]
     subnet = ec2.describe_subnets(Filters=discovery)["Subnets"][0]["SubnetId"]
-    answers: list[Any] = []
-
-    def run() -> bool:
-        """False while EC2 does not know a new instance profile."""
-        try:
-            answers.append(
-                ec2.run_instances(
-                    ImageId=image,
-                    InstanceType="m5.large",
-                    MinCount=1,
-                    MaxCount=1,
-                    SubnetId=subnet,
-                    UserData=data,
-                    IamInstanceProfile={"Name": profile},
-                )
-            )
-        except ClientError as error:
-            if "Invalid IAM Instance Profile name" not in str(error):
-                raise
-        return bool(answers)
-
-    until(run)
-    instance = str(answers[0]["Instances"][0]["InstanceId"])
+    request = {"ImageId": image, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1, "SubnetId": subnet}
+    answer = once_known(
+        lambda: ec2.run_instances(**request, UserData=data, IamInstanceProfile={"Name": profile}),
+        "Invalid IAM Instance Profile name",
+    )
+    instance = str(answer["Instances"][0]["InstanceId"])
     yield instance
-    ec2.terminate_instances(InstanceIds=[instance])
+    once_known(lambda: ec2.terminate_instances(InstanceIds=[instance]), "does not exist")
     until(lambda: not nodes(stack))
 
 
