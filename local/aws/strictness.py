@@ -72,8 +72,8 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
 # So many notes are kept before those are dropped that nobody has to wait for any more.
 _MOST_NOTES = 10_000
 DELAYS = frozenset(rule for rule, behavior in BEHAVIORS.items() if behavior.seconds)
-# What Spotwright does not survive yet; and what not every account has, or what a test should not wait for.
-RELAXED_BY_DEFAULT = frozenset((Rule.POD_IDENTITY_ADMISSION, Rule.ACCOUNT_CONCURRENCY, Rule.PROCESSOR_SHARE))
+# What not every account has, and what a test should not wait for.
+RELAXED_BY_DEFAULT = frozenset((Rule.ACCOUNT_CONCURRENCY, Rule.PROCESSOR_SHARE))
 # For measuring one's own work: nothing waits for AWS.
 WITHOUT_DELAYS = tuple(sorted(DELAYS | RELAXED_BY_DEFAULT))
 _GROUPS = {"all": frozenset(Rule), "delays": DELAYS}

@@ -95,6 +95,12 @@ class DeployedStack:
         answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0)
         return sorted(message["Body"] for message in answer.get("Messages", ()))
 
+    def heartbeat(self) -> str:
+        """What the forwarder's newest heartbeat says; empty while there is none."""
+        key = {"pk": {"S": f"forwarder#{self.stack.cluster}"}, "sk": {"S": "heartbeat"}}
+        found = self.dynamodb.get_item(TableName=self.outputs["TableName"], Key=key)
+        return json.dumps(found["Item"], sort_keys=True) if "Item" in found else ""
+
     def delete_rows(self) -> int:
         """Lose the whole table; how many rows there were."""
         table = self.outputs["TableName"]
