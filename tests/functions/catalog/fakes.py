@@ -274,7 +274,8 @@ class CatalogWorld:
         self.cluster.delete("ec2nodeclasses", self.nodeclass(name).metadata)
 
     def run(self, *names: str, attempt: int = 0) -> CatalogResult:
-        return resolve_nodeclasses(self, names, now=self.clock.now(), attempt=attempt)
+        attempts = dict.fromkeys(names or ("",), attempt)
+        return resolve_nodeclasses(self, names, now=self.clock.now(), attempts=attempts)
 
     def refresh(self) -> CatalogResult:
         return refresh_region(self, now=self.clock.now())

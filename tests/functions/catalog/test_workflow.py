@@ -10,10 +10,14 @@ from spotwright.aws.nodeclass import hashes
 from spotwright.errors import Denied, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import SelectorTerm
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
-from spotwright.workflows.catalog.workflow import ATTEMPTS, READ_ELSEWHERE, REGION_READ_MS, RETRY_SECONDS
+from spotwright.simulation.world import World
+from spotwright.workflows.catalog.workflow import READ_ELSEWHERE, REGION_READ_MS, RETRY_SECONDS, update_catalog
+from spotwright.workflows.ports.doorbells import RUNG_ANYWAY, Doorbell
+from spotwright.workflows.sweep.poll import POLL_SECONDS, poll
 from tests.functions.catalog.fakes import NODE_ROLE, TYPES, CatalogWorld
-from tests.unit.aws.samples import FACTS, ZONES
+from tests.unit.aws.samples import CLUSTER, FACTS, ZONES
 
 PODS, POOLS = ("provision", "pods", ""), ("lifecycle", "nodepools", "")
 DRIFT = ("lifecycle", "drift", "")
@@ -133,7 +137,7 @@ def test_while_one_run_reads_the_region_another_settles_classes_and_comes_back(w
 
 
 def test_a_reading_that_died_is_not_waited_for_longer_than_its_doorbells_ring(world: CatalogWorld) -> None:
-    assert REGION_READ_MS < 1000 * RETRY_SECONDS * ATTEMPTS
+    assert 1000 * sum(RETRY_SECONDS) > REGION_READ_MS
     now = int(world.clock.now().timestamp() * 1000)
     assert world.state.begin_region_read(now - REGION_READ_MS, since=0)
     world.apply()
@@ -257,12 +261,84 @@ def test_trouble_at_aws_keeps_what_is_known_and_comes_again(world: CatalogWorld)
 def test_coming_again_ends_and_the_sweep_takes_over(world: CatalogWorld) -> None:
     world.apply(subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
     world.selectors.fails["subnet-x"] = Denied("not allowed")
-    world.run(attempt=ATTEMPTS - 1)
+    world.run(attempt=len(RETRY_SECONDS) - 1)
     (bell,) = [message.doorbell for message in world.doorbells.messages if message.queue == "catalog"]
-    assert bell.epoch == ATTEMPTS
+    assert bell.epoch == len(RETRY_SECONDS)
     world.rung()
     world.run(attempt=bell.epoch)
     assert ("catalog", "nodeclasses", "default") not in world.rung()
+
+
+def test_a_class_is_tried_again_at_longer_and_longer_intervals_each_for_itself(world: CatalogWorld) -> None:
+    for name in ("first", "second"):
+        world.apply(name, subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
+    world.selectors.fails["subnet-x"] = Denied("not allowed")
+    world.run("first", attempt=3)
+    bells = (Doorbell(CLUSTER, "nodeclasses", "first", 4), Doorbell(CLUSTER, "nodeclasses", "second"))
+    world.doorbells.messages.clear()
+    list(update_catalog(world, bells, clock=world.clock.now))
+    now = world.clock.milliseconds()
+    waiting = {message.doorbell: message.at - now for message in world.doorbells.messages if message.queue == "catalog"}
+    assert waiting == {
+        Doorbell(CLUSTER, "nodeclasses", "first", 5): 20_000,
+        Doorbell(CLUSTER, "nodeclasses", "second", 1): 5_000,
+    }
+
+
+def test_a_class_that_the_sweep_rings_for_is_not_rung_for_again_unless_only_its_types_are_missing(
+    world: CatalogWorld,
+) -> None:
+    world.apply(subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
+    world.selectors.fails["subnet-x"] = Denied("not allowed")
+    world.run("default", attempt=RUNG_ANYWAY)
+    assert ("catalog", "nodeclasses", "default") not in world.rung()
+    world.apply("ready")
+    world.state.current_catalog_key = ""
+    world.region_source.fails = Unavailable("throttled")
+    with pytest.raises(Unavailable):
+        world.run("ready", attempt=RUNG_ANYWAY)
+    assert ("catalog", "nodeclasses", "ready") in world.rung()
+
+
+@pytest.mark.parametrize("forwarder", [True, False])
+def test_a_class_that_is_not_ready_is_resolved_seldom_however_often_somebody_looks(forwarder: bool) -> None:
+    """While pods wait: the polls of five minutes, and what catalog rings for itself. A change is looked at at once."""
+    sweeping = World()
+    world = CatalogWorld(clock=sweeping.clock)
+    sweeping.cluster, sweeping.state, sweeping.doorbells = world.cluster, world.state, world.doorbells
+    sweeping.cluster.put("pods", builders.pod("web", unschedulable=True))
+    world.apply(subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
+    world.selectors.fails["subnet-x"] = Denied("not allowed")
+    resolved: list[float] = []
+
+    def pass_time(seconds: int) -> None:
+        for _ in range(seconds):
+            second = int(world.clock.now().timestamp())
+            if second % POLL_SECONDS == 0:
+                world.state.heartbeat_at = world.clock.milliseconds() if forwarder else 0
+                poll(sweeping, now=world.clock.now(), scheduled=second % 60 == 0)
+            bells = [bell for bell in world.doorbells.receive("catalog") if bell.kind == "nodeclasses"]
+            if bells:
+                list(update_catalog(world, bells, clock=world.clock.now))
+                resolved.append(second)
+            world.clock.advance(1)
+
+    def change() -> None:
+        if forwarder:
+            world.doorbells.ring("catalog", [Doorbell(CLUSTER, "nodeclasses", "default")])
+
+    change()
+    pass_time(100)
+    assert len(resolved) <= 12
+    pass_time(200)
+    assert len(resolved) <= 16
+    world.selectors.fails.clear()
+    world.edit("default", user_data="echo")
+    change()
+    before = len(resolved)
+    pass_time(POLL_SECONDS + 1)
+    assert len(resolved) == before + 1
+    assert world.condition("Ready").status == "True"
 
 
 def test_statuses_are_written_before_the_region_is_read(world: CatalogWorld) -> None:
@@ -311,7 +387,7 @@ def test_a_crash_anywhere_is_made_good_by_a_run_soon_after(world: CatalogWorld, 
     with pytest.raises(Crash):
         world.run()
     world.effects.crash_after(None)
-    world.clock.advance(RETRY_SECONDS * ATTEMPTS)
+    world.clock.advance(sum(RETRY_SECONDS))
     world.run()
     assert world.condition("Ready").status == "True"
     assert [instance_type.name for instance_type in world.catalog().instance_types("default")] == list(TYPES)

@@ -5,8 +5,9 @@ Two doorbells: ``region`` reads instance types, offerings and prices of the regi
 and one content-addressed catalog, and ring the workflows that depend on them. Running twice changes nothing more.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -23,17 +24,18 @@ from spotwright.workflows.catalog import instance_profiles, instance_types, laun
 from spotwright.workflows.catalog.nodeclasses import NodeClassResult, reconcile_nodeclass
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import CatalogPorts
-from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.doorbells import RUNG_ANYWAY, Doorbell
 
-# A class that could not be resolved, or waits for its NodeClaims, is tried again after RETRY_SECONDS, at most ATTEMPTS
-# times; after that the sweep rings for it every minute.
-RETRY_SECONDS: Final = 5
-ATTEMPTS: Final = 8
+# A class that could not be resolved, or waits for its NodeClaims, is tried again after these seconds; after that the
+# sweep rings for it every minute.
+RETRY_SECONDS: Final = (5, 5, 5, 10, 20)
 # A further class, or the region after the classes, is begun only with so much time left: the catalog is stored last.
 STEP_SECONDS: Final = 20
 # How long the first reading of a region by another invocation is waited for.
 REGION_READ_MS: Final = 30_000
 READ_ELSEWHERE: Final = "another invocation is reading the region"
+# No class was tried before.
+_FIRST: Final = MappingProxyType[str, int]({})
 # How often a catalog is computed again because another invocation wrote one meanwhile.
 _RACES: Final = 3
 
@@ -58,10 +60,11 @@ def update_catalog(
     others = {bell.kind: bell for bell in bells if bell.kind != "nodeclasses"}
     if classes:
         names = [] if any(not bell.key for bell in classes) else sorted({bell.key for bell in classes})
-        attempt = min(bell.epoch for bell in classes)
+        # The lowest one of a class counts.
+        attempts = {bell.key: bell.epoch for bell in sorted(classes, key=lambda bell: -bell.epoch)}
         yield (
             "nodeclasses",
-            resolve_nodeclasses(ports, names, now=clock(), attempt=attempt, seconds_left=seconds_left),
+            resolve_nodeclasses(ports, names, now=clock(), attempts=attempts, seconds_left=seconds_left),
         )
     # Reading the region looks at zonal shifts as well.
     bell = others.get("region") or others.get("shifts")
@@ -93,7 +96,7 @@ def refresh_region(ports: CatalogPorts, *, now: datetime, seconds_left: SecondsL
         ports.state.set_catalog_key(first, int(now.timestamp() * 1000))
         ports.state.end_region_read()
     try:
-        catalog_result = _run(ports, (), region, now, 0, seconds_left)
+        catalog_result = _run(ports, (), region, now, {}, seconds_left)
     except (Denied, NotFound) as error:
         if key:
             raise
@@ -104,18 +107,24 @@ def refresh_region(ports: CatalogPorts, *, now: datetime, seconds_left: SecondsL
 
 def _postpone(ports: CatalogPorts, key: str, note: str) -> CatalogResult:
     """Resolve every class soon, when the region facts are there."""
-    _ring(ports, 0, changed=False, again=("",))
+    _ring(ports, {}, changed=False, again=("",))
     return CatalogResult(key, changed=False, notes=(note,))
 
 
 def resolve_nodeclasses(
-    ports: CatalogPorts, names: Sequence[str], *, now: datetime, attempt: int = 0, seconds_left: SecondsLeft = None
+    ports: CatalogPorts,
+    names: Sequence[str],
+    *,
+    now: datetime,
+    attempts: Mapping[str, int] = _FIRST,
+    seconds_left: SecondsLeft = None,
 ) -> CatalogResult:
     """Resolve the named classes, or all if none is named, with the last region facts.
 
-    ``attempt``: how often this was postponed before (the doorbell's epoch).
+    ``attempts``: class, "" = any other → how often it was tried before (the doorbell's epoch), RUNG_ANYWAY = it is not
+    rung for again.
     """
-    catalog_result = _run(ports, names, None, now, attempt, seconds_left)
+    catalog_result = _run(ports, names, None, now, attempts, seconds_left)
     if names or not instance_profiles.is_due(now):
         return catalog_result
     return msgspec.structs.replace(
@@ -135,7 +144,7 @@ def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime, seconds_left: Seco
         for zone in sorted(after ^ before):
             row = events.ZONAL_SHIFT_ACTIVE if zone in after else events.ZONAL_SHIFT_CLEARED
             ports.cluster.record_event("nodepools", pool.metadata, row(zone=zone), now=now)
-    return _run(ports, (), None, now, 0, seconds_left)
+    return _run(ports, (), None, now, {}, seconds_left)
 
 
 def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.CatalogInputs, tuple[str, ...]]:
@@ -160,7 +169,7 @@ def _run(
     names: Sequence[str],
     fresh: RegionFacts | None,
     now: datetime,
-    attempt: int,
+    attempts: Mapping[str, int],
     seconds_left: SecondsLeft,
 ) -> CatalogResult:
     """Write statuses first, since users wait for them, then the catalog.
@@ -183,11 +192,11 @@ def _run(
             newly_read = fresh or (None if region_facts else newly_read or _read_region(ports, now))
         except ApiError:
             # The statuses are written; only the catalog has to wait.
-            _ring(ports, attempt, changed=bool(changed_readiness), again=names or ("",))
+            _ring(ports, _for_region(attempts), changed=bool(changed_readiness), again=names or ("",))
             raise
         region = newly_read or region_facts
         if region is None:
-            _ring(ports, attempt, changed=bool(changed_readiness), again=names or ("",))
+            _ring(ports, _for_region(attempts), changed=bool(changed_readiness), again=names or ("",))
             return _result(before.key, before.key, outcomes, (*notes, READ_ELSEWHERE))
         source = instance_types.store_region(ports.blobs, newly_read) if newly_read else before.header.source
         classes, region_notes = [nodeclass_result.node_class for nodeclass_result in outcomes], region.notes
@@ -203,7 +212,7 @@ def _run(
     if newly_read:
         ports.state.end_region_read()
     again = [nodeclass_result.node_class.name for nodeclass_result in outcomes if nodeclass_result.retry]
-    _ring(ports, attempt, changed=key != before.key or bool(changed_readiness), again=again)
+    _ring(ports, attempts, changed=key != before.key or bool(changed_readiness), again=again)
     # Last: the account's memory may be the table of another cell, and launches do without what it says of subnets.
     subnets = [subnet for nodeclass_result in outcomes for subnet in nodeclass_result.subnets]
     offering_health_store.record_subnets(ports.state, subnets, now_ms=int(now.timestamp() * 1000))
@@ -266,15 +275,24 @@ def _reconcile_nodeclasses(
     return tuple(results)
 
 
-def _ring(ports: CatalogPorts, attempt: int, *, changed: bool, again: Sequence[str]) -> None:
+def _for_region(attempts: Mapping[str, int]) -> dict[str, int]:
+    """Attempts of classes that wait for the facts of the region: the sweep does not ring for those that are Ready."""
+    return {name: 0 if attempt == RUNG_ANYWAY else attempt for name, attempt in attempts.items()}
+
+
+def _ring(ports: CatalogPorts, attempts: Mapping[str, int], *, changed: bool, again: Sequence[str]) -> None:
     """Ring provision and the NodePools' status when catalog or readiness ``changed``; ring catalog for ``again``."""
     name = ports.cluster.name
     if changed:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
-    if again and attempt < ATTEMPTS:
-        bells = [Doorbell(name, "nodeclasses", key, attempt + 1) for key in again]
-        ports.doorbells.ring("catalog", bells, delay_seconds=RETRY_SECONDS)
+    by_attempt: dict[int, list[Doorbell]] = {}
+    for key in again:
+        attempt = attempts.get(key, attempts.get("", 0))
+        by_attempt.setdefault(attempt, []).append(Doorbell(name, "nodeclasses", key, attempt + 1))
+    for attempt, bells in sorted(by_attempt.items()):
+        if attempt < len(RETRY_SECONDS):
+            ports.doorbells.ring("catalog", bells, delay_seconds=RETRY_SECONDS[attempt])
 
 
 def _result(key: str, before: str, outcomes: Sequence[NodeClassResult], notes: tuple[str, ...]) -> CatalogResult:

@@ -1,9 +1,12 @@
 """Doorbells, and the queues that they are rung in."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+
+# The epoch of the sweep's doorbells for EC2NodeClasses that are not Ready: it rings again, so that catalog need not.
+RUNG_ANYWAY: Final = 1_000
 
 
 class Doorbell(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ else wakes a function). The full sweep compares everything. Neither writes to th
 import math
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -29,15 +29,16 @@ from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_REPAIR, RESERVED_CAP
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.workflows.planning.cluster_state import read_cluster_state
 from spotwright.workflows.ports.bundles import SweepPorts
-from spotwright.workflows.ports.doorbells import Doorbell, DoorbellPort
+from spotwright.workflows.ports.doorbells import RUNG_ANYWAY, Doorbell, DoorbellPort
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 # The forwarder writes a heartbeat every 10 s, and when it stops; after two missed ones it counts as stopped.
 HEARTBEAT_SECONDS: Final = 25
 # How often pending pods and classes are looked at while no forwarder rings for them.
 POLL_SECONDS: Final = 5
-
-
+# A class that has not been ready for this long is looked at once a minute, as Karpenter does. Whoever changes it need
+# not wait: a status of an older generation is looked at by every poll.
+NEWLY_UNREADY: Final = timedelta(seconds=30)
 # How often claims are compared with EC2's instances, as often as Karpenter does.
 COMPARISON_MINUTES: Final = 2
 # So often NodeClaims, pods and instances are listed in any case; between that, a fresh cluster state will do.
@@ -108,7 +109,7 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         _ring_unserved(ports.doorbells, row, moment)
     classes = ports.cluster.nodeclasses()
     pools = ports.cluster.nodepools()
-    _ring_unready(ports, classes, pools)
+    _ring_unready(ports, classes, pools, now, scheduled=scheduled)
     view = _view(ports, now, scheduled=scheduled)
     claims = view.claims
     if _is_miscounted(pools, claims):
@@ -329,19 +330,38 @@ def _is_off_target(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -
     return any(pool.replicas not in (None, nodes[pool.name]) for pool in pools)
 
 
-def _ring_unready(ports: SweepPorts, classes: tuple[EC2NodeClass, ...], pools: tuple[NodePool, ...]) -> None:
-    """Ring for classes and pools that are not ready, or whose status is not of their generation."""
+def _ring_unready(
+    ports: SweepPorts,
+    classes: tuple[EC2NodeClass, ...],
+    pools: tuple[NodePool, ...],
+    now: datetime,
+    *,
+    scheduled: bool,
+) -> None:
+    """Ring for classes and pools that are not ready, or whose status is not of their generation.
+
+    A class that has not been ready for NEWLY_UNREADY is rung for by the poll of each minute alone.
+    """
     name = ports.cluster.name
-    stale = [
-        Doorbell(name, "nodeclasses", nodeclass.name)
+    unready = [
+        Doorbell(name, "nodeclasses", nodeclass.name, RUNG_ANYWAY)
         for nodeclass in classes
-        if nodeclass.metadata.deletion_timestamp is not None
-        or _is_unready(nodeclass.conditions, nodeclass.metadata.generation)
+        if (since := _unready_since(nodeclass, now)) is not None and (scheduled or now - since < NEWLY_UNREADY)
     ]
-    if stale:
-        ports.doorbells.ring("catalog", stale)
+    if unready:
+        ports.doorbells.ring("catalog", unready)
     if any(_is_unready(pool.conditions, pool.metadata.generation) for pool in pools):
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
+
+
+def _unready_since(nodeclass: EC2NodeClass, now: datetime) -> datetime | None:
+    """Since when the class has been deleted or not ready; now for a change that no status shows. None: it is ready."""
+    if nodeclass.metadata.deletion_timestamp is not None:
+        return nodeclass.metadata.deletion_timestamp
+    ready = find_condition(nodeclass.conditions, "Ready")
+    if ready is None or ready.observed_generation < nodeclass.metadata.generation:
+        return now
+    return None if ready.status == "True" else ready.last_transition_time or now
 
 
 def _is_unready(conditions: tuple[Condition, ...], generation: int) -> bool:
