@@ -117,6 +117,19 @@ def test_drift_alone_leaves_what_is_merely_too_large(tmp_path: Path, capsys: pyt
     assert "node-a" not in text
 
 
+def test_a_drifted_node_of_a_static_pool_is_replaced_one_for_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    static = POOL.replace("spec:\n  disruption", "spec:\n  replicas: 2\n  disruption", 1)
+    machines = [machine(name, "m5.large", drifted=True) for name in ("a", "b")]
+    options = ("--drift", "--feature-gates", "StaticCapacity=true")
+    text = told(tmp_path, capsys, static, *machines, pod("p", "a"), options=options)
+    assert [line for line in text.splitlines() if "Drifted" in line] == [
+        "  Drifted: node-a → on-demand m5.large at $0.0960/h",
+        "  Drifted: node-b → on-demand m5.large at $0.0960/h",
+    ]
+
+
 def test_a_node_that_stays_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keeping = POOL.replace("consolidateAfter: 0s", "consolidateAfter: 0s, consolidationPolicy: WhenEmpty")
     text = told(tmp_path, capsys, keeping, *LARGE[1:], options=("--consolidate",))

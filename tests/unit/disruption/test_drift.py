@@ -1,15 +1,18 @@
 """Which drifted nodes are replaced first, and which never keep the others."""
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
+import pytest
 
 from spotwright.disruption.drift import replace_drifted
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition
-from spotwright.model.snapshot import Snapshot
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
 from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, on, snapshot
@@ -46,10 +49,81 @@ def test_nodes_without_a_replacement_never_keep_all_others() -> None:
     assert replaced == {"n08", "n09", "n10", "n11"}
 
 
-def test_nodes_of_a_static_pool_are_left_alone() -> None:
-    """Their replacements are not made for pods."""
-    static = (builders.nodepool(replicas=2, budgets=(Budget("100%"),)),)
-    observed = drifted(0, 2, 0)
-    room = (*observed.nodes, builders.unmanaged_node("other"))
-    observed = msgspec.structs.replace(observed, nodepools=static, nodes=room)
-    assert replace_drifted(observed, Plan(), TYPES, locked=NOBODY).candidates == ()
+def static(count: int, *, drifted_count: int, gates: tuple[str, ...] = ("StaticCapacity",), **fields: Any) -> Snapshot:
+    """A static NodePool with so many nodes, of which the first ones have drifted; any number may go at once."""
+    pool = builders.nodepool(replicas=fields.pop("replicas", count), budgets=(Budget("100%"),), **fields)
+    observed = snapshot(
+        *(f"n{number:02}" for number in range(count)),
+        nodepools=(pool,),
+        nodeclasses=(builders.nodeclass(),),
+        settings=Settings(feature_gates=gates),
+    )
+    claims = [
+        msgspec.structs.replace(claim, conditions=(*claim.conditions, Condition("Drifted", "True")))
+        if number < drifted_count
+        else claim
+        for number, claim in enumerate(observed.nodeclaims)
+    ]
+    return msgspec.structs.replace(observed, nodeclaims=tuple(claims))
+
+
+@pytest.mark.parametrize(("limits", "expected"), [({}, 5), ({"nodes": 7}, 2), ({"nodes": 6}, 1), ({"nodes": 5}, 0)])
+def test_drifted_nodes_of_a_static_pool_go_as_far_as_its_node_limit_has_room(
+    limits: dict[str, int], expected: int
+) -> None:
+    """F21, F22 and F25 of Karpenter's behavior."""
+    found = replace_drifted(static(5, drifted_count=5, limits=limits), Plan(), TYPES, locked=NOBODY)
+    assert len(found.candidates) == expected
+    assert [node.nodepool for node in found.plan.new_nodes] == ["default"] * expected
+    said = {blocked.reason for blocked in found.blocked}
+    assert all("leaves no room for a replacement beside its 5 nodes" in reason for reason in said)
+    assert bool(said) is not bool(expected)
+
+
+def test_nodes_on_their_way_out_take_the_room_of_the_limit_until_they_are_gone() -> None:
+    observed = static(6, drifted_count=5, replicas=5, limits={"nodes": 7})
+    *staying, last = observed.nodeclaims
+    going = msgspec.structs.replace(last, metadata=msgspec.structs.replace(last.metadata, deletion_timestamp=NOW))
+    observed = msgspec.structs.replace(observed, nodeclaims=(*staying, going))
+    assert len(replace_drifted(observed, Plan(), TYPES, locked=NOBODY).candidates) == 1
+
+
+def test_a_static_pool_with_too_many_nodes_loses_them_before_any_is_replaced() -> None:
+    """F24 of Karpenter's behavior."""
+    found = replace_drifted(static(2, drifted_count=2, replicas=1), Plan(), TYPES, locked=NOBODY)
+    assert not found.candidates
+    assert {blocked.reason for blocked in found.blocked} == {
+        "NodePool default has 2 nodes, more than spec.replicas (1): some go first"
+    }
+
+
+def test_without_the_feature_gate_nodes_of_a_static_pool_stay_and_it_is_said_why() -> None:
+    found = replace_drifted(static(2, drifted_count=2, gates=()), Plan(), TYPES, locked=NOBODY)
+    assert not found.candidates
+    assert all("needs the feature gate StaticCapacity" in blocked.reason for blocked in found.blocked)
+
+
+def test_nodes_of_a_static_pool_stay_while_no_replacement_can_be_made() -> None:
+    """However little can be bought; other NodePools' nodes go meanwhile."""
+    nothing = (NodeSelectorRequirement("karpenter.sh/capacity-type", "In", ("spot",)),)
+    observed = static(2, drifted_count=2)
+    fixed = builders.nodepool("fixed", replicas=2, requirements=nothing, budgets=(Budget("100%"),))
+    first, second = observed.nodeclaims
+    about = msgspec.structs.replace(first.metadata, labels=first.metadata.labels | {labels.NODEPOOL: "fixed"})
+    observed = msgspec.structs.replace(
+        observed,
+        nodepools=(builders.nodepool(budgets=(Budget("100%"),)), msgspec.structs.replace(fixed, replicas=1)),
+        nodeclaims=(msgspec.structs.replace(first, metadata=about), second),
+    )
+    found = replace_drifted(observed, Plan(), TYPES, locked=NOBODY)
+    assert [candidate.name for candidate in found.candidates] == ["n01"]
+    (blocked,) = found.blocked
+    assert blocked.claim == "n00"
+    assert "its replacement cannot be made" in blocked.reason
+
+
+def test_pods_of_a_static_pool_need_no_other_place() -> None:
+    observed = static(1, drifted_count=1)
+    large = on("n00", builders.pod("large", cpu_millicores=64_000))
+    found = replace_drifted(msgspec.structs.replace(observed, pods=(large,)), Plan(), TYPES, locked=NOBODY)
+    assert [candidate.name for candidate in found.candidates] == ["n00"]

@@ -10,6 +10,7 @@ from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import decode_decision, encode_decision
 from spotwright.errors import Conflict
 from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget, NodePool
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
@@ -257,3 +258,98 @@ def test_nodes_of_a_static_pool_are_not_consolidated_but_expire(world: World) ->
     assert world.run(1200, until=lambda: ready(world, 1) and world.claims()[0].name != first.name)
     assert first.metadata.creation_timestamp is not None
     assert world.clock.now() - first.metadata.creation_timestamp >= timedelta(seconds=900)
+
+
+DRIFT = {"team": "b"}
+
+
+def relabel(world: World) -> None:
+    """All nodes of the pool drift at once."""
+    (pool,) = [nodepool for nodepool in world.cluster.nodepools() if nodepool.name == "fixed"]
+    about = msgspec.structs.replace(pool.metadata, generation=pool.metadata.generation + 1)
+    world.cluster.put("nodepools", msgspec.structs.replace(pool, metadata=about, labels=DRIFT))
+    lifecycle(world.ports, [Doorbell(builders.CLUSTER, "nodepools")], now=world.clock.now())
+    world.settle()
+
+
+def fixed(world: World) -> list[NodeClaim]:
+    return [claim for claim in world.claims() if claim.nodepool == "fixed"]
+
+
+def disrupted(world: World) -> list[NodeClaim]:
+    """As budgets count: one whose instance is terminating counts no more."""
+    return [
+        claim
+        for claim in fixed(world)
+        if claim.is_condition_true("DisruptionReason") and not claim.is_condition_true("InstanceTerminating")
+    ]
+
+
+def is_replaced(world: World, replicas: int) -> bool:
+    return ready(world, replicas) and all(claim.metadata.labels.get("team") == "b" for claim in fixed(world))
+
+
+@pytest.mark.parametrize(
+    ("budget", "limits", "at_once"), [("2", {"nodes": 8}, 2), ("100%", {"nodes": 7}, 2), ("100%", {"nodes": 6}, 1)]
+)
+def test_drifted_nodes_are_replaced_within_budget_and_node_limit_at_every_moment(
+    world: World, budget: str, limits: dict[str, int], at_once: int
+) -> None:
+    """F21 and F22 of Karpenter's behavior: replacement before removal, and never more nodes than the limit."""
+    static(world, 5, budgets=(Budget(budget),), limits=limits)
+    assert world.run(180, until=lambda: ready(world, 5))
+    relabel(world)
+    most = running = 0
+    fewest = 5
+    for _ in range(2400):
+        world.run(1)
+        most = max(most, len(disrupted(world)))
+        running = max(running, len(fixed(world)))
+        fewest = min(fewest, sum(claim.is_condition_true("Initialized") for claim in fixed(world)))
+        if is_replaced(world, 5):
+            break
+    assert is_replaced(world, 5)
+    assert (most, fewest) == (at_once, 5)
+    assert running <= limits["nodes"]
+
+
+def test_drift_replaces_no_node_of_a_static_pool_whose_budget_is_closed(three: World) -> None:
+    three.cluster.update("nodepools", "fixed", budgets=(Budget("0", reasons=("Drifted",)),))
+    relabel(three)
+    three.run(300)
+    assert not disrupted(three)
+    assert made(three) == 3
+
+
+def test_fewer_replicas_come_before_drift(world: World) -> None:
+    """F24 of Karpenter's behavior: of two drifted nodes, of which only one is wanted, one is replaced."""
+    static(world, 2, budgets=(Budget("100%"),))
+    assert world.run(180, until=lambda: ready(world, 2))
+    relabel(world)
+    scaled(world, 1)
+    assert world.run(600, until=lambda: is_replaced(world, 1))
+    assert made(world) == 3
+
+
+def test_a_replacement_that_never_joins_leaves_the_drifted_node_of_a_static_pool(three: World) -> None:
+    three.cluster.update("nodepools", "fixed", budgets=(Budget("1"),))
+    before = {claim.name for claim in three.claims()}
+    three.kubelets.boot_seconds = 3600.0
+    relabel(three)
+    assert three.run(120, until=lambda: bool(disrupted(three)))
+    assert three.run(900, until=lambda: not disrupted(three))
+    assert all(labels.DISRUPTED not in {taint.key for taint in node.taints} for node in three.cluster.nodes())
+    three.run(900)
+    assert before <= {claim.name for claim in three.claims() if claim.metadata.deletion_timestamp is None}
+
+
+def test_a_decision_to_replace_a_node_of_a_static_pool_is_decided_again(three: World) -> None:
+    three.cluster.update("nodepools", "fixed", budgets=(Budget("1"),))
+    relabel(three)
+    assert three.run(900, until=lambda: is_replaced(three, 3))
+    bodies = {key: decode_decision(body) for key, body in three.blobs.bodies.items() if key.startswith("decisions/")}
+    drifts = [
+        key for key, body in bodies.items() if {disruption.reason for disruption in body.disruptions} == {"Drifted"}
+    ]
+    assert len(drifts) == 3
+    assert all(replay(key, blobs=three.blobs, catalogs=three.catalogs).agrees for key in drifts)

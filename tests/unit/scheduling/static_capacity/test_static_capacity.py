@@ -233,6 +233,17 @@ def test_a_node_near_its_end_is_cheaper_to_lose() -> None:
     assert plan.excess_nodeclaims == ("b",)
 
 
+def test_of_nodes_that_cost_the_same_one_that_never_joined_goes_first_and_then_a_drifted_one() -> None:
+    joined = Condition("Initialized", "True")
+    claims = [
+        claim("a", conditions=(joined,)),
+        claim("b", conditions=(joined, Condition("Drifted", "True"))),
+        claim("c"),
+    ]
+    assert decided(pools=[keeping(2)], nodeclaims=claims).excess_nodeclaims == ("c",)
+    assert decided(pools=[keeping(1)], nodeclaims=claims).excess_nodeclaims == ("b", "c")
+
+
 def test_nodes_that_are_only_promised_go_once_they_have_a_claim() -> None:
     (first, *_) = decided(pools=[keeping(1)]).new_nodes
     coming = (to_in_flight_nodeclaim(first, "promised"),)

@@ -1,21 +1,23 @@
-"""Which NodeClaims must be Initialized before a node goes: those that take its pods."""
+"""Which NodeClaims must be Initialized before a node goes: those that take its pods, and the next of its pool."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from spotwright.decisions.decision import Disruption, Launch
+from spotwright.decisions.decision import DRIFTED, Disruption, Launch
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 
 
 def with_replacements(
-    disruptions: Iterable[Disruption], snapshot: Snapshot, plan: Plan, launches: Iterable[Launch]
+    disruptions: Sequence[Disruption], snapshot: Snapshot, plan: Plan, launches: Sequence[Launch]
 ) -> tuple[Disruption, ...]:
     """Each disruption with its replacements, those of this decision's launches first.
 
     A node that is Initialized already need not be waited for. The snapshot shows pods that earlier decisions seated
-    elsewhere (``moving_pods``), and NodeClaims in flight.
+    elsewhere (``moving_pods``), and NodeClaims in flight. A drifted node of a static NodePool goes when one of the
+    NodePool's new nodes is there, each for another.
     """
     hosts = _hosts_by_pod(plan, launches)
     pods_by_node = _pods_by_node(snapshot, hosts)
@@ -23,15 +25,35 @@ def with_replacements(
     starting = _starting_claims(snapshot)
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
     node_names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    takers = dict[str, set[str]]()
+    for name in (name for disruption in disruptions for name in disruption.candidates if name in claims):
+        node = node_names.get(claims[name].provider_id, claims[name].node_name)
+        takers[name] = set(pods_by_node.get(node, ()))
+    drifted = [name for disruption in disruptions if disruption.reason == DRIFTED for name in disruption.candidates]
+    _pair_static_nodes([claims[name] for name in drifted if name in claims], takers, snapshot, launches)
     completed = []
     for disruption in disruptions:
-        going = [claims[name] for name in disruption.candidates if name in claims]
-        leaving = {node_names.get(claim.provider_id, claim.node_name) for claim in going}
-        takers = {host for node in leaving for host in pods_by_node.get(node, ())}
-        in_flight = {starting[host] for host in takers if host in starting} - own
-        replacements = (*sorted(takers & own), *sorted(in_flight))
+        awaited = {host for name in disruption.candidates for host in takers.get(name, ())}
+        in_flight = {starting[host] for host in awaited if host in starting} - own
+        replacements = (*sorted(awaited & own), *sorted(in_flight))
         completed.append(msgspec.structs.replace(disruption, replacements=replacements))
     return tuple(completed)
+
+
+def _pair_static_nodes(
+    going: Iterable[NodeClaim], takers: dict[str, set[str]], snapshot: Snapshot, launches: Iterable[Launch]
+) -> None:
+    """Add a new NodeClaim of its NodePool to each, another for each; where one takes its pods, that."""
+    free: dict[str, list[str]] = {pool.name: [] for pool in snapshot.nodepools if pool.replicas is not None}
+    for launch in launches:
+        if launch.node.nodepool in free:
+            free[launch.node.nodepool] += launch.claims
+    for claim in sorted(going, key=lambda claim: not takers[claim.name]):
+        left = free.get(claim.nodepool)
+        if left:
+            chosen = next((name for name in left if name in takers[claim.name]), left[0])
+            left.remove(chosen)
+            takers[claim.name].add(chosen)
 
 
 def _hosts_by_pod(plan: Plan, launches: Iterable[Launch]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Drifted nodes, replaced as far as the budgets of their NodePools allow.
 
 Source: Karpenter v1.14 ``pkg/controllers/disruption/drift.go``: nodes without pods first, then by how long they have
-been drifted. Its difference: it replaces one node in each pass, of which the next begins at once.
+been drifted. Its difference: it replaces one node in each pass, of which the next begins at once. Nodes of static
+NodePools go with the others; see ``static_drift``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,8 +12,9 @@ from typing import Final
 import msgspec
 
 from spotwright.decisions.decision import DRIFTED
-from spotwright.disruption import simulation
+from spotwright.disruption import simulation, static_drift
 from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, within_budgets
+from spotwright.disruption.simulation import Simulation
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
@@ -51,22 +53,32 @@ def replace_drifted(
 
     ``plan``: where pending pods go, without new nodes.
     """
-    drifted = [claim for claim in snapshot.nodeclaims if _is_drifted(claim, snapshot, locked)]
+    drifted = [claim for claim in snapshot.nodeclaims if _is_drifted(claim, locked)]
     candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
     settled = simulation.settle(snapshot, plan)
-    failures: dict[str, str] = {}
+    failures, waiting = dict[str, str](), list[Blocked]()
     for number in range(MAXIMUM_TRIALS):
         ordered = sorted(simulation.without(candidates, failures.keys()), key=_order)
         if number == MAXIMUM_TRIALS - 1:
             ordered = _from_another(ordered, snapshot.now)
+        ordered, waiting = static_drift.within_limits(ordered, snapshot)
         left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=maximum)
         if not left:
             break
         trial = simulation.simulate(settled, left, catalog)
-        if not trial.failures:
-            return DriftReplacement(tuple(left), _all_blocked(blocked, failures), trial.snapshot, trial.plan)
-        failures |= trial.failures
-    return DriftReplacement(blocked=_all_blocked(blocked, failures))
+        found = _failures(left, trial)
+        if not found:
+            blocked_claims = _all_blocked((*blocked, *waiting), failures)
+            return DriftReplacement(tuple(left), blocked_claims, trial.snapshot, trial.plan)
+        failures |= found
+    return DriftReplacement(blocked=_all_blocked((*blocked, *waiting), failures))
+
+
+def _failures(candidates: Iterable[Candidate], trial: Simulation) -> dict[str, str]:
+    """Candidates that may not go, and why; pods of a static NodePool's nodes need no other place."""
+    dynamic = {candidate.name for candidate in candidates if candidate.pool.replicas is None}
+    failures = {name: why for name, why in trial.failures.items() if name in dynamic}
+    return failures | static_drift.without_replacement(list(candidates), trial.plan)
 
 
 def _from_another(ordered: list[Candidate], now: datetime) -> list[Candidate]:
@@ -79,13 +91,10 @@ def _all_blocked(blocked: Iterable[Blocked], failures: Mapping[str, str]) -> tup
     return (*blocked, *(Blocked(name, failures[name]) for name in sorted(failures)))
 
 
-def _is_drifted(claim: NodeClaim, snapshot: Snapshot, locked: frozenset[str]) -> bool:
-    """Static NodePools are left out: their nodes are not made for pods."""
-    static = {pool.name for pool in snapshot.nodepools if pool.replicas is not None}
+def _is_drifted(claim: NodeClaim, locked: frozenset[str]) -> bool:
     return (
         claim.is_managed
         and claim.name not in locked
-        and claim.nodepool not in static
         and claim.metadata.deletion_timestamp is None
         and claim.is_condition_true(REASON)
     )

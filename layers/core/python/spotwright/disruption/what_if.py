@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.disruption import consolidation, drift, emptiness
+from spotwright.disruption import consolidation, drift, emptiness, static_drift
 from spotwright.disruption.candidates import Blocked, Candidate, node_price
 from spotwright.model.ec2.instance_type import PICOUSD, Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -67,7 +67,8 @@ def disrupt_if_asked(
     gone = frozenset(name for move in moves for name in move.claims)
     if with_drift:
         replaced = drift.replace_drifted(snapshot, plan, catalog, locked=gone)
-        moves += [_drifted(candidate, replaced.plan) for candidate in replaced.candidates]
+        taking = static_drift.replacements(replaced.candidates, replaced.plan.new_nodes)
+        moves += [_drifted(candidate, taking[candidate.name]) for candidate in replaced.candidates]
         stays |= {blocked.claim: blocked.reason for blocked in replaced.blocked}
         gone |= frozenset(candidate.name for candidate in replaced.candidates)
     if with_consolidation:
@@ -95,10 +96,8 @@ def _empty(claim: NodeClaim, catalog: Catalog) -> PossibleMove:
     return PossibleMove(emptiness.REASON, (claim.name,), (claim.node_name,), (), 0, price)
 
 
-def _drifted(candidate: Candidate, plan: Plan) -> PossibleMove:
-    """With the new nodes that any of its pods goes to, which others may use as well."""
-    own = {pod.key for pod in candidate.pods}
-    taking = tuple(node for node in plan.new_nodes if not own.isdisjoint(node.pods))
+def _drifted(candidate: Candidate, taking: tuple[NewNode, ...]) -> PossibleMove:
+    """``taking``: the new nodes that any of its pods goes to, which others may use as well, and its replacement."""
     return PossibleMove(
         drift.REASON, (candidate.name,), (candidate.node.name,), taking, candidate.evictions, candidate.price
     )

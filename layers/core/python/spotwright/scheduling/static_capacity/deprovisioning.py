@@ -15,6 +15,8 @@ from spotwright.scheduling.static_capacity.node_counts import count_invisible_no
 def excess_nodeclaims(pool: NodePool, snapshot: Snapshot) -> tuple[str, ...]:
     """The NodeClaims that cost least to lose: not launched, then empty, then cheap to disrupt.
 
+    Of those that cost the same, the first to go are not Initialized, such as a replacement that never joined; then
+    drifted.
     Committed nodes without a NodeClaim go first, as soon as they have one. A NodePool that is being deleted loses its
     NodeClaims anyway.
     """
@@ -33,6 +35,8 @@ def excess_nodeclaims(pool: NodePool, snapshot: Snapshot) -> tuple[str, ...]:
         staying,
         key=lambda nodeclaim: (
             *_disruption_cost(nodeclaim, pods.get(nodeclaim.provider_id, []), snapshot.now),
+            nodeclaim.is_condition_true("Initialized"),
+            not nodeclaim.is_condition_true("Drifted"),
             nodeclaim.name,
         ),
     )
