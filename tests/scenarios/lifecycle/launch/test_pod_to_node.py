@@ -1,13 +1,17 @@
 """The life of a pending pod: decided, bought, joined, initialized, running; and what may go wrong on the way."""
 
 import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
 from spotwright.errors import Denied, InvalidRequest, Throttled, Unavailable
 from spotwright.model import labels
-from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -222,3 +226,28 @@ def test_a_node_that_is_smaller_than_expected_is_said_and_kept(world: World) -> 
     assert not claim.is_condition_true("ConsistentStateFound")
     (event,) = (event for event in world.cluster.events if event.reason == "FailedConsistencyCheck")
     assert "(50.0% of expected)" in event.message
+
+
+def test_a_node_that_becomes_ready_while_it_is_registered_does_not_get_its_taints_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control plane took them off between two calls of the step; not-ready:NoExecute would evict its pods."""
+    patch_metadata, set_taints = world.cluster.patch_metadata, world.cluster.set_taints
+    set_back: set[str] = set()
+
+    def then_ready(kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
+        patch_metadata(kind, metadata, change)
+        if kind == "nodes":
+            node = world.cluster.find("nodes", metadata.name)
+            kept = tuple(taint for taint in node.taints if taint.key != labels.NOT_READY)
+            world.cluster.update("nodes", metadata.name, taints=kept, conditions=(builders.READY,))
+
+    def noted(node: Node, taints: Sequence[Taint]) -> None:
+        set_back.update(taint.key for taint in taints if taint not in node.taints)
+        set_taints(node, taints)
+
+    monkeypatch.setattr(world.cluster, "patch_metadata", then_ready)
+    monkeypatch.setattr(world.cluster, "set_taints", noted)
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 1)
+    assert set_back == {labels.HELD}

@@ -211,11 +211,20 @@ def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
 
 
 def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> None:
-    """Metadata first, taints last, so that pods come only to a node with all its labels."""
+    """Metadata first, taints last, so that pods come only to a node with all its labels.
+
+    Taints that others took off or set since the node was read stay as they are now: a Ready node that gets
+    not-ready:NoExecute back would lose its pods.
+    """
     ports.cluster.patch_metadata("nodes", adoption.node.metadata, adoption.metadata)
     current = ports.cluster.node(adoption.node.name)
-    if current is not None and current.taints != adoption.taints:
-        ports.cluster.set_taints(current, adoption.taints)
+    if current is None:
+        return
+    before, after = adoption.node.taints, adoption.taints
+    kept = tuple(taint for taint in current.taints if taint in after or taint not in before)
+    taints = (*kept, *(taint for taint in after if taint not in before and taint not in kept))
+    if current.taints != taints:
+        ports.cluster.set_taints(current, taints)
 
 
 def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
