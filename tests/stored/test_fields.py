@@ -11,7 +11,7 @@ from spotwright.decisions.decision import Decision, Disruption, Launch, decode_d
 from spotwright.disruption.breaker import Breaker
 from spotwright.model.ec2.fleet import LaunchedIntoSubnet, OfferingHealth, SubnetAddresses
 from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
-from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, Settings, Snapshot
+from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, OfferingHistory, Settings, Snapshot
 from spotwright.scheduling.plan import Cause, HeldBackNodes, NewNode, Plan, ResourceUsage, UnplacedPod
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow
@@ -95,6 +95,15 @@ NOT_STATED: dict[Field, str] = {
     (Settings, "max_dollars_per_hour"): YOUNGER,
     (ResourceUsage, "available"): YOUNGER,
     (OfferingHealth, "subnet"): YOUNGER,
+    (OfferingHealth, "interrupted"): YOUNGER,
+    (OfferingHealth, "rebalanced"): YOUNGER,
+    (Snapshot, "histories"): YOUNGER,
+    (OfferingHistory, "instance_type"): YOUNGER,
+    (OfferingHistory, "zone"): YOUNGER,
+    (OfferingHistory, "interruptions"): YOUNGER,
+    (OfferingHistory, "rebalances"): YOUNGER,
+    (OfferingHistory, "penalty"): YOUNGER,
+    (OfferingHistory, "troubled"): YOUNGER,
     (SubnetAddresses, "free"): YOUNGER,
     (SubnetAddresses, "at"): YOUNGER,
     (SubnetAddresses, "launches"): YOUNGER,

@@ -162,6 +162,19 @@ def test_a_rebalance_recommendation_is_an_event_only() -> None:
     assert "SpotRebalanceRecommendation" in {event.reason for event in world.cluster.events}
 
 
+def test_a_recommended_pool_counts_dearer_for_the_next_nodes() -> None:
+    world, _ = running()
+    (instance,) = world.ec2.live_instances()
+    for _ in range(2):
+        world.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": instance.id})
+        world.run(10)
+    assert len(world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].rebalanced_at_ms) == 1
+    world.deploy(builders.pod("other", cpu_millicores=1800), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 2)
+    (fresh,) = [other for other in world.ec2.live_instances() if other.id != instance.id]
+    assert (fresh.instance_type, fresh.zone) != (instance.instance_type, instance.zone)
+
+
 @pytest.mark.parametrize("state", ["stopping", "shutting-down", "terminated"])
 def test_an_instance_that_ends_takes_its_claim_along(state: str) -> None:
     world, claim = running()

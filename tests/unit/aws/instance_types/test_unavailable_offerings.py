@@ -85,11 +85,8 @@ def test_interruptions_are_remembered_for_hours_and_make_an_offering_count_deare
     after = START + 3 * 60 * MINUTE
     unavailable = offering_health.from_health_rows([row], now_ms=after)
     assert unavailable.is_available("spot", "m5.large", "z1")
-    assert unavailable.risk_percent("spot", "m5.large", "z1") == 30
-    assert (
-        offering_health.from_health_rows([row], now_ms=after + 3 * offering_health.INTERRUPTION_DECAY_MS).risk_percents
-        == {}
-    )
+    assert unavailable.risk_percent("spot", "m5.large", "z1") == 16
+    assert offering_health.from_health_rows([row], now_ms=after + 24 * 60 * MINUTE).risk_percents == {}
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_what_was_taken_back_lately_counts_dearer_but_is_asked_for_at_its_price(
     catalog = types("c5.large", "m5.large")
     calm = planned(wanted, catalog)
     often = OfferingHealth(
-        "spot", "c5.large", calm.overrides[0].zone, 0, "SpotInterruption", interruptions=3, recorded_at_ms=1
+        "spot", "c5.large", calm.overrides[0].zone, 0, "SpotInterruption", interrupted_at_ms=(1, 1, 1, 1, 1)
     )
     fleet = planned(wanted, catalog, from_health_rows([often], now_ms=2))
     assert set(fleet.overrides) == set(calm.overrides)

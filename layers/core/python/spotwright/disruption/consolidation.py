@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types import interruption_history, unavailable_offerings
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import UNDERUTILIZED
 from spotwright.disruption import blockers, cheaper_nodes, emptiness, simulation
@@ -102,6 +102,7 @@ class _Prices:
     def __init__(self, snapshot: Snapshot, catalog: Catalog) -> None:
         unavailable = unavailable_offerings.from_snapshot(snapshot.unavailable_offerings)
         offered = unavailable_offerings.apply_to_catalog(catalog, snapshot.nodeclasses, unavailable)
+        offered = interruption_history.apply_to_catalog(offered, snapshot.offering_histories)
         self.catalog = apply_overlays(offered, snapshot.nodeoverlays, snapshot.nodepools).catalog
 
     def types(self, node: NewNode) -> tuple[InstanceType, ...]:

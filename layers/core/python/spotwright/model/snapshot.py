@@ -79,6 +79,21 @@ class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
     reservation_launches: int = msgspec.field(default=0, name="taken")
 
 
+class OfferingHistory(msgspec.Struct, frozen=True, order=True):
+    """What EC2 lately announced of a spot offering: notices of the last 24 hours, and what they make of its price.
+
+    ``penalty_percent``: by how much it counts dearer. ``troubled_at_ms``: when EC2 last had no capacity there or took
+    instances back, epoch milliseconds, 0 = not lately.
+    """
+
+    instance_type: str
+    zone: str
+    interruptions: int = 0
+    rebalances: int = 0
+    penalty_percent: int = msgspec.field(default=0, name="penalty")
+    troubled_at_ms: int = msgspec.field(default=0, name="troubled")
+
+
 class LaunchedInMinute(msgspec.Struct, frozen=True):
     """What was decided to be launched in a minute of the clock. ``minute``: of the epoch."""
 
@@ -118,6 +133,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     ``moving_pods``: pods of nodes on their way out that an earlier decision planned for another node, key → the node
     they still run on; their ``node_name`` is where they will be.
     ``launch_bounds``: the ceilings that new nodes are held to; empty where nothing is launched.
+    ``offering_histories``: spot offerings that were in trouble lately; those that are not listed were not.
     """
 
     cluster: str
@@ -139,6 +155,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     nodeclaims_to_replace: tuple[str, ...] = msgspec.field(default=(), name="disrupting")
     moving_pods: dict[str, str] = msgspec.field(default_factory=dict, name="moving")
     launch_bounds: tuple[LaunchBound, ...] = ()
+    offering_histories: tuple[OfferingHistory, ...] = msgspec.field(default=(), name="histories")
     settings: Settings = Settings()
     catalog_key: str = ""
     schema: int = 1

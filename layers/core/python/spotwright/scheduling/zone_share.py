@@ -103,13 +103,14 @@ def _options(node: NewNode, types: _Types) -> list[NewNode]:
 def _in_zone(node: NewNode, zone: str, requirements: Requirements, types: _Types) -> NewNode | None:
     """The node in one zone, with the types that are sold there and their price."""
     offerings = {name: _cheapest_offering(node, types[name], zone, requirements) for name in node.instance_types}
-    sold = sorted(
-        (offering.price_picousd_per_hour, name, offering.capacity_type)
+    by_price = sorted(
+        (offering.weighed_price, name, offering.capacity_type, offering.price_picousd_per_hour)
         for name, offering in offerings.items()
         if offering is not None
     )
-    if not sold:
+    if not by_price:
         return None
+    sold = [(price, name, kind) for _, name, kind, price in by_price]
     names = tuple(name for _, name, _ in sold)
     narrowed = {labels.ZONE: (zone,), labels.INSTANCE_TYPE: tuple(sorted(names))}
     expressions = [expression for expression in node.requirements if expression.key not in narrowed]
@@ -155,7 +156,7 @@ def _cheapest_offering(
         for offering in entry.offerings
         if _is_sold(offering, zone, requirements)
     ]
-    by_price = sorted(offerings, key=lambda offering: (offering.price_picousd_per_hour, offering.capacity_type))
+    by_price = sorted(offerings, key=lambda offering: (offering.weighed_price, offering.capacity_type))
     return by_price[0] if by_price else None
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.instance_types import subnet_addresses
+from spotwright.aws.instance_types import interruption_history, subnet_addresses
 from spotwright.aws.instance_types.unavailable_offerings import (
     NO_ADDRESSES,
     UnavailableOfferings,
@@ -35,9 +35,8 @@ HEALTH_TTL_SECONDS: Final = 2 * 24 * 3600
 RESERVATION_LAUNCH_MS: Final = 10 * 60 * 1000
 # How far EC2's description of a reservation may be behind launches into it.
 DESCRIBE_LAG_MS: Final = 30_000
-# By how many percent an offering counts dearer for a failure and for an interruption, and at most.
+# By how many percent an offering counts dearer in a launch for a failure, besides its history, and at most.
 FAILURE_RISK_PERCENT: Final = 5
-INTERRUPTION_RISK_PERCENT: Final = 10
 MAX_RISK_PERCENT: Final = 50
 
 
@@ -78,7 +77,7 @@ def to_snapshot(
 def record_failure(before: OfferingHealth | None, failure: OfferingHealth, *, now_ms: int) -> OfferingHealth | None:
     """The health of an offering after a failure or an interruption; None when the row already counts it."""
     if before is None:
-        return msgspec.structs.replace(failure, recorded_at_ms=now_ms)
+        return _with_history(msgspec.structs.replace(failure, recorded_at_ms=now_ms))
     if (
         before.code == failure.code
         and now_ms - before.recorded_at_ms < SAME_FAILURE_MS
@@ -91,16 +90,23 @@ def record_failure(before: OfferingHealth | None, failure: OfferingHealth, *, no
     )
     count = interruptions if failure.interruptions else failures
     unavailable_ms = min(MAX_UNAVAILABLE_MS, UNAVAILABLE_MS << min(max(count - 1, 0), 10))
-    return msgspec.structs.replace(
-        failure,
+    after = msgspec.structs.replace(
+        before,
         unavailable_until_ms=max(before.unavailable_until_ms, now_ms + unavailable_ms),
+        code=failure.code,
         failures=failures,
         interruptions=interruptions,
         recorded_at_ms=now_ms,
-        reservation_launches=before.reservation_launches,
-        subnet=before.subnet,
-        version=before.version,
+        cpu_millicores=failure.cpu_millicores,
     )
+    return _with_history(after) if failure.interruptions else after
+
+
+def _with_history(health: OfferingHealth) -> OfferingHealth:
+    """An interruption is remembered with its time, too; a failure is not."""
+    if not health.interruptions:
+        return health
+    return interruption_history.record_interruption(health, now_ms=health.recorded_at_ms)
 
 
 def record_success(before: OfferingHealth, *, now_ms: int) -> OfferingHealth | None:
@@ -132,5 +138,5 @@ def _decay(count: int, at: int, now_ms: int, per_ms: int) -> int:
 
 def _risk(health: OfferingHealth, now_ms: int) -> int:
     failures = _decay(health.failures, health.recorded_at_ms, now_ms, FAILURE_DECAY_MS)
-    interruptions = _decay(health.interruptions, health.recorded_at_ms, now_ms, INTERRUPTION_DECAY_MS)
-    return min(MAX_RISK_PERCENT, FAILURE_RISK_PERCENT * failures + INTERRUPTION_RISK_PERCENT * interruptions)
+    penalty = interruption_history.penalty_percent(health, now_ms=now_ms)
+    return min(MAX_RISK_PERCENT, FAILURE_RISK_PERCENT * failures + penalty)

@@ -124,6 +124,8 @@ class OfferingHealth(msgspec.Struct, frozen=True):
     with the id of a subnet that has few free addresses or none as instance type; instance type ``quota/<family>``
     with the ``cpu_millicores`` from which on EC2 refuses for a vCPU quota; capacity type ``reserved`` with the id of
     a reservation as instance type and its ``reservation_launches``: (time, number of instances launched into it).
+    ``interrupted_at_ms`` and ``rebalanced_at_ms``: when EC2 lately interrupted instances of a spot offering, and when
+    it recommended to leave it, oldest first; few of each.
     """
 
     capacity_type: str
@@ -138,6 +140,8 @@ class OfferingHealth(msgspec.Struct, frozen=True):
     cpu_millicores: int = 0
     reservation_launches: tuple[tuple[int, int], ...] = msgspec.field(default=(), name="taken")
     subnet: SubnetAddresses | None = None
+    interrupted_at_ms: tuple[int, ...] = msgspec.field(default=(), name="interrupted")
+    rebalanced_at_ms: tuple[int, ...] = msgspec.field(default=(), name="rebalanced")
     version: int = 0
 
     @property
@@ -145,7 +149,8 @@ class OfferingHealth(msgspec.Struct, frozen=True):
         """The last change or effect, epoch milliseconds; the row expires some time after it."""
         described = self.subnet.described_at_ms if self.subnet else 0
         launches = (at for at, _ in self.reservation_launches)
-        return max(self.unavailable_until_ms, self.recorded_at_ms, described, *launches)
+        notices = (*self.interrupted_at_ms, *self.rebalanced_at_ms)
+        return max(self.unavailable_until_ms, self.recorded_at_ms, described, *launches, *notices)
 
     @property
     def key(self) -> str:

@@ -22,7 +22,8 @@ class Offering(msgspec.Struct, frozen=True):
     """An instance type in a zone with a capacity type. ``reservation_capacity``: instances left; 0 = not reserved.
 
     ``unavailable_reason``: EC2's error code of a recent failure, "" = none. ``lacks_price``: only the missing price
-    makes it unavailable.
+    makes it unavailable. ``penalty_percent``: by how much it counts dearer in choosing; ``penalty_reason``: for what,
+    "" = it counts as what it costs.
     """
 
     zone: str
@@ -33,6 +34,13 @@ class Offering(msgspec.Struct, frozen=True):
     reservation_capacity: int = 0
     unavailable_reason: str = ""
     lacks_price: bool = False
+    penalty_percent: int = 0
+    penalty_reason: str = ""
+
+    @property
+    def weighed_price(self) -> int:
+        """What it counts as in choosing, in picodollars per hour."""
+        return self.price_picousd_per_hour * (100 + self.penalty_percent) // 100
 
 
 class InstanceType(msgspec.Struct, frozen=True):

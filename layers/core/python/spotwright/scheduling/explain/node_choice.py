@@ -47,7 +47,8 @@ def alternatives(index: OfferingIndex, offerings: int, cheapest: int) -> tuple[A
 
 def _alternative(index: OfferingIndex, offering: int) -> AlternativeOffering:
     entry = index.offerings[offering]
-    return AlternativeOffering(_type_name(index, offering), entry.capacity_type, entry.zone, index.prices[offering])
+    name = _type_name(index, offering)
+    return AlternativeOffering(name, entry.capacity_type, entry.zone, entry.price_picousd_per_hour)
 
 
 def _type_name(index: OfferingIndex, offering: int) -> str:
@@ -55,12 +56,30 @@ def _type_name(index: OfferingIndex, offering: int) -> str:
 
 
 def explain_choice(
-    planned_node: PlannedNode, cheapest: int, type_count: int, next_best: Sequence[AlternativeOffering]
+    planned_node: PlannedNode, offerings: int, type_count: int, next_best: Sequence[AlternativeOffering]
 ) -> str:
-    """Why the cheapest offering is what the node is planned for."""
+    """Why the cheapest of these offerings is what the node is planned for."""
     index = planned_node.weight_group.offering_index
-    capacity_type = index.offerings[cheapest].capacity_type
-    return explain_offering(_type_name(index, cheapest), capacity_type, index.prices[cheapest], type_count, next_best)
+    cheapest = (offerings & -offerings).bit_length() - 1
+    chosen = index.offerings[cheapest]
+    text = explain_offering(
+        _type_name(index, cheapest), chosen.capacity_type, chosen.price_picousd_per_hour, type_count, next_best
+    )
+    return "; ".join((text, *_penalties(index, offerings, cheapest)))
+
+
+def _penalties(index: OfferingIndex, offerings: int, cheapest: int) -> Iterator[str]:
+    """Why the chosen offering counts dearer than it is, and why the cheapest of those is not chosen that cost less."""
+    chosen = index.offerings[cheapest]
+    if chosen.penalty_reason:
+        yield chosen.penalty_reason
+    passed_over = [
+        index.offerings[offering]
+        for offering in iterate_bits(offerings & index.penalized)
+        if index.offerings[offering].price_picousd_per_hour < chosen.price_picousd_per_hour
+    ]
+    if passed_over:
+        yield min(passed_over, key=lambda offering: offering.price_picousd_per_hour).penalty_reason
 
 
 def explain_offering(

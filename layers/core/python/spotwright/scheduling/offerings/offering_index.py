@@ -22,7 +22,10 @@ from spotwright.scheduling.offerings.pool_types import PoolOfferings, PoolTypeKe
 
 
 class OfferingIndex:
-    """The offerings of some templates. ``pool_type_of[i]``, ``offerings[i]`` and ``prices[i]`` describe offering i."""
+    """The offerings of some templates. ``pool_type_of[i]``, ``offerings[i]`` and ``prices[i]`` describe offering i.
+
+    ``prices``: what they count as; what an offering costs may be less, where it was often interrupted.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,11 @@ class OfferingIndex:
         self.min_values = [dict(template.min_values) for template in templates]
         self.by_capacity = CapacityIndex(self.pool_types, len(dimensions), self.all_offerings)
         self.by_label = LabelIndex(templates, pool_offerings, self.all_offerings)
+
+    @cached_property
+    def penalized(self) -> int:
+        """Offerings that count dearer than they are."""
+        return to_bits([number for number, offering in enumerate(self.offerings) if offering.penalty_percent])
 
     @cached_property
     def reserved_offerings(self) -> int:

@@ -67,8 +67,8 @@ class PoolOfferings:
     """What some templates can buy. ``pool_type_of[i]`` and ``offerings[i]`` describe offering i.
 
     ``offerings_of_template``: by template, the numbers of its offerings as bits; ``too_small_for_daemons``: by
-    template, types without room for their DaemonSets whose resources a NodeOverlay states. ``prices``: with
-    the surcharges of ``adjustments``.
+    template, types without room for their DaemonSets whose resources a NodeOverlay states. ``prices``: what offerings
+    count as in choosing, with the surcharges of ``adjustments``.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class PoolOfferings:
             for offering in pool_type.instance_type.offerings:
                 if offering.available and templates[number].allows(offering):
                     price, zone, kind = (
-                        offering.price_picousd_per_hour + surcharge,
+                        offering.weighed_price + surcharge,
                         offering.zone,
                         offering.capacity_type,
                     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from operator import mul
 from typing import Final
 
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing import fractional_lp
@@ -53,7 +54,7 @@ def compute_lower_bound(offering_index: OfferingIndex, pod_groups: Sequence[PodG
     capacities = [
         usable.of(offering, offering_index.pool_type_of[offering].free_capacity) + host for offering in candidates
     ]
-    prices = [float(offering_index.prices[offering]) for offering in candidates]
+    prices = [float(price) for price in candidates.values()]
     sizes = [pod_group.size + pod_group.host_shares for pod_group in pod_groups]
     demand = [
         sum(pod_group.count * size[d] for pod_group, size in zip(pod_groups, sizes, strict=True))
@@ -85,8 +86,8 @@ def _in_any_zone(offering_index: OfferingIndex, offerings: int) -> int:
     return sum(pool_type.offerings for pool_type in offering_index.pool_types if pool_type.offerings & offerings)
 
 
-def _candidates(offering_index: OfferingIndex, in_any_zone: dict[int, int]) -> list[int]:
-    """The cheapest offering of every instance type that a pod may use, dominated instance types left out."""
+def _candidates(offering_index: OfferingIndex, in_any_zone: dict[int, int]) -> dict[int, int]:
+    """The cheapest offering of every instance type that a pod may use, dominated types left out; with its price."""
     allowed, allowed_in_any_zone, cheapest = 0, 0, 0
     for offerings, widened in in_any_zone.items():
         allowed |= offerings
@@ -94,7 +95,20 @@ def _candidates(offering_index: OfferingIndex, in_any_zone: dict[int, int]) -> l
     for pool_type in offering_index.pool_types:
         of_type = pool_type.offerings & allowed
         cheapest |= of_type & -of_type
-    return undominated_offerings(offering_index, allowed_in_any_zone & cheapest, list(in_any_zone.values()))
+    if offering_index.penalized:
+        # Numbered by what they count as, not by what they cost: none is known to be dominated, and another offering of
+        # the type may cost less.
+        return {
+            offering: _least_price(offering_index, offering, allowed)
+            for offering in iterate_bits(allowed_in_any_zone & cheapest)
+        }
+    undominated = undominated_offerings(offering_index, allowed_in_any_zone & cheapest, list(in_any_zone.values()))
+    return {offering: offering_index.prices[offering] for offering in undominated}
+
+
+def _least_price(offering_index: OfferingIndex, offering: int, allowed: int) -> int:
+    of_type = iterate_bits(offering_index.pool_type_of[offering].offerings & allowed)
+    return min(offering_index.offerings[number].price_picousd_per_hour for number in of_type)
 
 
 def _price_factor(shadow_prices: Sequence[float], capacity: Sequence[int], price: float) -> float:

@@ -56,11 +56,11 @@ def _cheapest_offerings(template: NodeClaimTemplate) -> list[tuple[InstanceType,
         (instance_type, _offerings(template, instance_type)) for instance_type in template.compatible_instance_types()
     )
     cheapest = [
-        (instance_type, min(offerings, key=lambda offering: (offering.price_picousd_per_hour, offering.zone)))
+        (instance_type, min(offerings, key=lambda offering: (offering.weighed_price, offering.zone)))
         for instance_type, offerings in by_type
         if offerings
     ]
-    return sorted(cheapest, key=lambda pair: (pair[1].price_picousd_per_hour, pair[0].name))
+    return sorted(cheapest, key=lambda pair: (pair[1].weighed_price, pair[0].name))
 
 
 def _offerings(template: NodeClaimTemplate, instance_type: InstanceType) -> list[Offering]:

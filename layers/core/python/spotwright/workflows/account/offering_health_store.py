@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from spotwright.aws.instance_types import offering_health, subnet_addresses
+from spotwright.aws.instance_types import interruption_history, offering_health, subnet_addresses
 from spotwright.aws.instance_types.unavailable_offerings import SUBNET_KIND, UnavailableOfferings
 from spotwright.aws.launch import fleet_errors
 from spotwright.aws.nodeclass.readiness import DiscoveredSubnet
@@ -142,6 +142,18 @@ def record_interruption(state: StatePort, instance_type: str, zone: str, *, now_
         lambda health_by_key: [offering_health.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms)],
         now_ms,
     )
+
+
+def record_rebalance(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
+    """EC2 recommends to leave a spot pool: it counts dearer for a day, and stays available."""
+    key = OfferingHealth(labels.SPOT, instance_type, zone, 0, "").key
+
+    def update(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
+        before = health_by_key.get(key)
+        after = interruption_history.record_rebalance(before, instance_type, zone, now_ms=now_ms)
+        yield after if after != before else None
+
+    _write(state, update, now_ms)
 
 
 def record_reservation_use(state: StatePort, reservation: str, count: int, *, now_ms: int) -> None:

@@ -252,6 +252,7 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
     if kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
         return row
     if kind == NoticeKind.REBALANCE_RECOMMENDATION:
+        _mark_offerings(ports, [Interrupted(row, claim)])
         _record_event(ports, claim, _EVENTS[kind](), now)
         _save(ports, row, claim=claim.name, phase="done", due=0)
     else:
@@ -404,21 +405,27 @@ def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: Co
 
 
 def _mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
-    """The interrupted offerings are unavailable for all clusters of the account, from the time of the notice.
+    """The interrupted offerings are unavailable for all clusters of the account, from the time of the notice; those
+    that EC2 recommends to leave count dearer.
 
     Many instances that EC2 takes out of one pool at the same time are one interruption of it.
     """
     pools: dict[tuple[str, str], int] = {}
+    left: dict[tuple[str, str], int] = {}
     reservations: dict[str, int] = {}
     for node in nodes:
         claim_labels, at = node.claim.metadata.labels, node.notice.created
         kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
         if node.notice.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
             pools[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
+        elif node.notice.kind == NoticeKind.REBALANCE_RECOMMENDATION and kind == labels.SPOT:
+            left[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
         elif node.notice.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
             reservations[reservation] = at
     for (instance_type, zone), at in pools.items():
         offering_health_store.record_interruption(ports.state, instance_type, zone, now_ms=at)
+    for (instance_type, zone), at in left.items():
+        offering_health_store.record_rebalance(ports.state, instance_type, zone, now_ms=at)
     for reservation, at in reservations.items():
         offering_health_store.record_reservation_loss(ports.state, reservation, now_ms=at)
 

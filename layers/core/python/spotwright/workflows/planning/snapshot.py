@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.instance_types import offering_health
+from spotwright.aws.instance_types import interruption_history, offering_health
 from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.decisions.decision import DRIFTED, SCALED_DOWN, UNDERUTILIZED, Decision, decode_decision
 from spotwright.disruption import interruption
@@ -148,6 +148,7 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
             if before.node_name in leaving_nodes and after.node_name != before.node_name
         },
         unavailable_offerings=offering_health.to_snapshot(health, now_ms=now_ms, described_ms=described_ms),
+        offering_histories=interruption_history.to_histories(health, now_ms=now_ms),
         catalog_key=catalog_key.result(),
     )
 
