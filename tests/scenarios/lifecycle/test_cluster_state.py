@@ -8,12 +8,14 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import STATIC_CAPACITY, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.provision.workflow import provision
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -182,6 +184,75 @@ def test_a_proposal_that_came_of_a_late_state_ends_at_the_api_server() -> None:
     assert everybody_runs(world, 1)
     assert len(world.claims()) == 1
     assert claim.name
+
+
+def validated(world: World) -> tuple[tuple[str, ...], set[str]]:
+    """The claims that the only proposal commits after its fifteen seconds, and which lists were read for it."""
+    assert world.run(200, until=lambda: bool(world.state.commands()))
+    world.clock.advance(15)
+    world.state.heartbeat_at = world.clock.milliseconds()
+    world.cluster_state.take()
+    before = world.effects.reads.copy()
+    committed = validate(world, world.state.commands()[0].id, now=world.clock.now()).committed
+    read = world.effects.reads - before
+    return committed, {action for action in ("pods", "nodes", "nodeclaims") if read["cluster", action]}
+
+
+def test_empty_nodes_are_read_by_name_before_they_go() -> None:
+    """Pods and nodes of the cluster are not listed; claims are, which budgets count."""
+    world = shipping(0)
+    settled(world, 3)
+    world.deploy(POD, 1)
+    committed, lists = validated(world)
+    assert len(committed) == 1
+    assert lists == {"nodeclaims"}
+
+
+def test_of_many_empty_nodes_not_each_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spotwright.workflows.planning.overlay.MAXIMUM_CANDIDATES", 1)
+    world = shipping(0)
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="100%"),))
+    settled(world, 3)
+    world.deploy(POD, 1)
+    committed, lists = validated(world)
+    assert len(committed) == 2
+    assert lists == {"pods", "nodes", "nodeclaims"}
+
+
+def test_claims_that_a_state_invents_widen_no_budget() -> None:
+    world = shipping(0)
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="25%"),))
+    settled(world, 4)
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        pairs = [(claim, f"lie-{number}") for number, claim in enumerate(objects.nodeclaims * 10)]
+        more = (
+            msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name=name, uid=name))
+            for claim, name in pairs
+        )
+        return msgspec.structs.replace(objects, nodeclaims=(*objects.nodeclaims, *more))
+
+    world.deploy(POD, 0)
+    world.cluster_state.lie = lie
+    committed, _ = validated(world)
+    assert len(committed) == 1
+
+
+def test_a_state_that_hides_who_is_followed_removes_no_node_of_followers() -> None:
+    """CoreDNS on a node of its own counts as nobody once nobody else is left; the state shows nobody else."""
+    world = shipping(0)
+    settled(world, 1)
+    dns = builders.pod("coredns", cpu_millicores=1800, namespace="kube-system", labels={"k8s-app": "kube-dns"})
+    world.deploy(dns, 1)
+    assert world.run(90, until=lambda: everybody_runs(world, 2))
+    before = {claim.metadata.uid for claim in world.claims()}
+    world.cluster_state.lie = lambda objects: msgspec.structs.replace(
+        objects, pods=tuple(pod for pod in objects.pods if pod.metadata.namespace == "kube-system")
+    )
+    world.run(400)
+    assert any(row.reason == "Empty" for row in world.state.commands(created_after=0))
+    assert {claim.metadata.uid for claim in world.claims()} == before
+    assert everybody_runs(world, 2)
 
 
 def test_a_lie_about_a_static_pool_removes_no_node() -> None:

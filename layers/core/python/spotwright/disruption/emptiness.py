@@ -49,7 +49,7 @@ def find_empty_nodes(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) 
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes = blockers.nodes_by_provider_id(snapshot.nodes)
     pods = blockers.pods_by_node(snapshot.pods)
-    only_followers = _has_only_followers(snapshot, plan)
+    only_followers = has_only_followers(snapshot, plan)
     empty_claims: dict[str, list[str]] = {}
     blocked = []
     for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
@@ -102,7 +102,7 @@ def _is_empty(pods: list[Pod], snapshot: Snapshot, only_followers: bool) -> bool
     return all(eviction.eviction_cost(pod) <= 0 for pod in pods if eviction.is_reschedulable(pod))
 
 
-def _has_only_followers(snapshot: Snapshot, plan: Plan) -> bool:
+def has_only_followers(snapshot: Snapshot, plan: Plan) -> bool:
     """Whether every pod that is bound, or that the plan places, is a follower, and every node has a NodeClaim."""
     claimed = {claim.provider_id for claim in snapshot.nodeclaims}
     if any(node.provider_id not in claimed for node in snapshot.nodes):

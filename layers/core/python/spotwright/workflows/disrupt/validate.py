@@ -1,11 +1,16 @@
-"""Validating a proposal after fifteen seconds against the API server, and committing what is left of it."""
+"""Validating a proposal after fifteen seconds against the API server, and committing what is left of it.
+
+What is said to be empty is read by name. Where the rest of the cluster matters to it, everything is listed.
+"""
 
 from datetime import datetime
+from functools import partial
 
 from spotwright.decisions.decision import Disruption
 from spotwright.disruption import consolidation, emptiness
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
+from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.disrupt.consolidate import validate_consolidation
 from spotwright.workflows.disrupt.inputs import (
@@ -17,11 +22,11 @@ from spotwright.workflows.disrupt.inputs import (
     locked_claims,
 )
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.snapshot import gather_live
+from spotwright.workflows.planning.snapshot import gather_claims, gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import epoch_ms
+from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 
 def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
@@ -39,7 +44,7 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
     if row.reason == consolidation.REASON:
         return validate_consolidation(ports, row, now=now, seconds_left=seconds_left)
     version = ports.state.cluster().version
-    snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
+    snapshot, plan, obstacle = _gather(ports, row, now, seconds_left)
     locked = locked_claims(ports, snapshot, but=proposal)
     empty_nodes = Emptiness() if obstacle else emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
@@ -78,3 +83,14 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         return DisruptResult(emptiness=empty_nodes)
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
     return DisruptResult(breaker_open=breaker_open, reason=emptiness.REASON, committed=claims, emptiness=empty_nodes)
+
+
+def _gather(
+    ports: ProvisionPorts, row: CommandRow, now: datetime, seconds_left: SecondsLeft
+) -> tuple[Snapshot, Plan, str]:
+    """See ``gather_and_plan``. Whether followers keep a node depends on every pod: these are not taken on trust."""
+    gather_candidates = partial(gather_claims, claims=row.candidates)
+    snapshot, plan, obstacle = gather_and_plan(ports, gather_candidates, now, seconds_left)
+    if not obstacle and emptiness.has_only_followers(snapshot, plan):
+        return gather_and_plan(ports, gather_live, now, seconds_left)
+    return snapshot, plan, obstacle

@@ -36,6 +36,8 @@ RECENT: Final = timedelta(minutes=20)
 SETTLING: Final = timedelta(seconds=90)
 # Objects of a kind that are read one by one, at most.
 MAXIMUM_READS: Final = 50
+# NodeClaims whose nodes and pods are read one by one before they are disrupted, at most; lists are less work beyond.
+MAXIMUM_CANDIDATES: Final = 100
 # If no more pods wait than this, all that wait are read; they are some KB each.
 MAXIMUM_WAITING: Final = 1000
 # Beyond that they are read unless the state had contact with their watch in this time.
@@ -87,7 +89,37 @@ def lay_over(
 
     ``launches`` and ``commands``: open ones and RECENT ones. ``nodes_read``: nodes whose pods are read.
     """
-    snapshot = _with_claims(snapshot, cluster, tuple(launches))
+    return _lay_over(_with_claims(snapshot, cluster, tuple(launches)), state, cluster, commands, nodes_read)
+
+
+def lay_over_claims(
+    snapshot: Snapshot,
+    state: ClusterState,
+    cluster: ClusterPort,
+    commands: Iterable[CommandRow],
+    claims: Collection[str],
+) -> Snapshot:
+    """As ``lay_over``, with all NodeClaims as they are now, and of those named the Nodes and their pods.
+
+    So much is read before nodes are disrupted of which nobody needs to know where their pods go. Raises BehindError.
+    """
+    if len(claims) > MAXIMUM_CANDIDATES:
+        raise BehindError(f"{len(claims)} NodeClaims are looked at, and their nodes are read one by one")
+    listed = cluster.nodeclaims()
+    names = {claim.node_name for claim in listed if claim.name in claims} - {""}
+    read = (node for node in in_parallel(cluster.node, sorted(names)) if node is not None)
+    nodes = (*(node for node in snapshot.nodes if node.name not in names), *read)
+    return _lay_over(msgspec.structs.replace(snapshot, nodeclaims=listed, nodes=nodes), state, cluster, commands, names)
+
+
+def _lay_over(
+    snapshot: Snapshot,
+    state: ClusterState,
+    cluster: ClusterPort,
+    commands: Iterable[CommandRow],
+    nodes_read: Collection[str],
+) -> Snapshot:
+    """With everything but NodeClaims, which are as they are now."""
     _check_usage(snapshot)
     snapshot = _with_commands(snapshot, commands)
     snapshot = _with_waiting_pods(snapshot, state.kinds["Pod"].contacted, cluster)

@@ -30,7 +30,13 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.planning import nominated_pods
 from spotwright.workflows.planning.cluster_state import NoClusterState, read_cluster_state
-from spotwright.workflows.planning.overlay import RECENT, BehindError, lay_over, to_snapshot
+from spotwright.workflows.planning.overlay import (
+    RECENT,
+    BehindError,
+    lay_over,
+    lay_over_claims,
+    to_snapshot,
+)
 from spotwright.workflows.ports.bundles import ListingPorts, SnapshotPorts
 from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.rows import FINAL_PHASES, ClusterRow, CommandRow, LaunchRow
@@ -56,8 +62,13 @@ def disrupted_claims(
     return tuple(sorted(certain)), tuple(sorted(replaced))
 
 
-# Reads the API server's objects, given the launches and commands that are open or recent.
-type _Read = Callable[[tuple[LaunchRow, ...], tuple[CommandRow, ...]], Snapshot]
+# Launches and commands that are open or recent.
+type _Launches = tuple[LaunchRow, ...]
+type _Commands = tuple[CommandRow, ...]
+# Reads the API server's objects.
+type _Read = Callable[[_Launches, _Commands], Snapshot]
+# The snapshot of a state as the cluster is now. Raises BehindError.
+type _LayOver = Callable[[Snapshot, ClusterState, _Launches, _Commands], Snapshot]
 
 
 def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, nodes_read: Collection[str] = ()) -> Snapshot:
@@ -67,12 +78,30 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, nodes_read: 
     Committed decisions that the state does not show are laid over it. Nothing is disrupted by it alone.
     """
 
-    def read(launches: tuple[LaunchRow, ...], commands: tuple[CommandRow, ...]) -> Snapshot:
+    def lay(snapshot: Snapshot, state: ClusterState, launches: _Launches, commands: _Commands) -> Snapshot:
+        return lay_over(snapshot, state, ports.cluster, launches, commands, nodes_read)
+
+    return _gather_state(ports, row, now, lay)
+
+
+def gather_claims(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, claims: Collection[str]) -> Snapshot:
+    """As ``gather``, but all NodeClaims are listed, and of those named the Nodes and their pods are read by name."""
+
+    def lay(snapshot: Snapshot, state: ClusterState, _: _Launches, commands: _Commands) -> Snapshot:
+        return lay_over_claims(snapshot, state, ports.cluster, commands, claims)
+
+    return _gather_state(ports, row, now, lay)
+
+
+def _gather_state(ports: SnapshotPorts, row: ClusterRow, now: datetime, lay: _LayOver) -> Snapshot:
+    """The planner's input, of the cluster state if it may be used, else as ``gather_live``."""
+
+    def read(launches: _Launches, commands: _Commands) -> Snapshot:
         state = read_cluster_state(ports.cluster_state, now=now)
         if isinstance(state, ClusterState):
             snapshot = to_snapshot(state, ports.cluster, ports.settings, now)
             try:
-                snapshot = lay_over(snapshot, state, ports.cluster, launches, commands, nodes_read)
+                snapshot = lay(snapshot, state, launches, commands)
             except BehindError as behind:
                 state = NoClusterState(behind.code, str(behind))
             else:
