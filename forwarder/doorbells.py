@@ -8,6 +8,7 @@ from forwarder.kinds import ClusterObject
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.karpenter.repair_policies import unhealthy_condition
 from spotwright.model.kubernetes.meta import Condition, find_condition
@@ -46,8 +47,25 @@ def doorbells_for_change(before: ClusterObject | None, after: ClusterObject | No
             return _ring_if(_spec_and_ready(before) != _spec_and_ready(after), *rung)
         case EC2NodeClass(name=name):
             return _nodeclass(name, before, after)
+        case NodeOverlay():
+            # Its status is written with that of the NodePools; pods may have a place at last, or a cheaper one.
+            return _ring_if(_generation(before) != _generation(after), NODEPOOLS, PODS)
         case _:
             return frozenset()
+
+
+def changes_room(before: ClusterObject | None, after: ClusterObject | None) -> bool:
+    """Whether a CapacityBuffer may find more or less room on nodes of NodePools: one comes, goes or is another.
+
+    Without pods that came to or left a node: see ``pod_event_node``.
+    """
+    match after or before:
+        case Node() as node:
+            return is_claimed(node) and _room(before) != _room(after)
+        case NodeClaim():
+            return before is None or after is None or _is_deleting(before) != _is_deleting(after)
+        case _:
+            return False
 
 
 def pod_event_node(before: ClusterObject | None, after: ClusterObject | None) -> str:
@@ -108,6 +126,13 @@ def _node_facts(node: ClusterObject | None) -> object:
     )
 
 
+def _room(node: ClusterObject | None) -> object:
+    """What of a node decides which pods have room there."""
+    if not isinstance(node, Node):
+        return None
+    return node.is_ready, _is_deleting(node), frozenset(node.taints), node.unschedulable, node.allocatable
+
+
 def _claim_rings(before: ClusterObject | None, after: ClusterObject | None) -> bool:
     """Created by a user, deleted, or being deleted; lifecycle has the claims of decisions already."""
     if not isinstance(after, NodeClaim):
@@ -126,6 +151,10 @@ def _spec_and_ready(obj: ClusterObject | None) -> object:
     if not isinstance(obj, NodePool | EC2NodeClass):
         return None
     return obj.metadata.uid, obj.metadata.generation, _is_deleting(obj), _ready(obj.conditions)
+
+
+def _generation(obj: ClusterObject | None) -> object:
+    return (obj.metadata.uid, obj.metadata.generation, _is_deleting(obj)) if obj is not None else None
 
 
 def _ready(conditions: tuple[Condition, ...]) -> str:

@@ -36,6 +36,8 @@ from spotwright.telemetry.emit import log_line
 # For doorbells other than for pods: long enough for a burst, short enough not to be noticed.
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 POD_EVENT_SECONDS = 10.0
+# How often nodes and pods that move ring for a plan, which alone shows whether CapacityBuffers have their capacity.
+ROOM_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
 # A queue that has not answered for this long counts as one that does not work.
 ANSWER_SECONDS = 10.0
@@ -43,6 +45,9 @@ ANSWER_SECONDS = 10.0
 LEAVING_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 1.0
 UPDATES_AT_ONCE = 1000
+
+# All CapacityBuffers are planned together.
+_BUFFERS = "CapacityBuffers"
 
 logger = logging.getLogger("forwarder")
 
@@ -88,6 +93,7 @@ class Loop:
         self.pods = PodsDoorbell(cache, shipping, window)
         self._others: Batch = EMPTY
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
+        self._room = KeyedThrottle(ROOM_SECONDS)
         self._beat_at = -NEVER
         self._is_beating = False
 
@@ -158,6 +164,8 @@ class Loop:
         self._others = add_to_batch(self._others, cache_update.doorbells - {PODS}, now)
         for node in cache_update.pod_event_nodes:
             self._pod_events = request_key(self._pod_events, node, now)
+        if cache_update.buffers_have_other_room:
+            self._room = request_key(self._room, _BUFFERS, now)
 
     def _next(self) -> float:
         return min(
@@ -165,6 +173,7 @@ class Loop:
             self.shipping.next_at(),
             due_at(self._others, OTHER_WINDOW),
             next_due_at(self._pod_events),
+            next_due_at(self._room),
             self.outgoing.resend_at,
         )
 
@@ -172,6 +181,8 @@ class Loop:
         """Send what is due by ``now``."""
         due: frozenset[QueuedDoorbell] = frozenset()
         heartbeat_first = False
+        room, self._room = take_due_keys(self._room, now)
+        self.pods.add(bool(room), now)
         waited = self.pods.take(now)
         if waited is not None:
             due |= {PODS}

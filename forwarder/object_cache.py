@@ -10,6 +10,7 @@ from forwarder.change_log import ChangeLog
 from forwarder.doorbells import (
     PODS,
     QueuedDoorbell,
+    changes_room,
     doorbells_at_start,
     doorbells_for_change,
     is_claimed,
@@ -26,10 +27,14 @@ STALE_SECONDS = 150.0
 
 
 class CacheUpdate(msgspec.Struct, frozen=True):
-    """What an update rings. ``pod_event_nodes``: nodes that a pod came to or left, or on which it was terminated."""
+    """What an update rings. ``pod_event_nodes``: nodes that a pod came to or left, or on which it was terminated.
+
+    ``buffers_have_other_room``: there are CapacityBuffers, and nodes have more or less room for them than before.
+    """
 
     doorbells: frozenset[QueuedDoorbell] = frozenset()
     pod_event_nodes: frozenset[str] = frozenset()
+    buffers_have_other_room: bool = False
 
 
 NEVER_CONTACTED = -float("inf")
@@ -128,7 +133,9 @@ class ObjectCache:
         buffers = self._set_buffers(kind, uid, before, after)
         self.changes.add(kind, uid)
         doorbells = doorbells_for_change(before, after) | frozenset({PODS} if buffers else ())
-        return CacheUpdate(doorbells, frozenset({pod_event_node(before, after)} & self._claimed))
+        nodes = frozenset({pod_event_node(before, after)} & self._claimed)
+        has_other_room = bool(self.buffers.uids()) and (bool(nodes) or changes_room(before, after))
+        return CacheUpdate(doorbells, nodes, has_other_room)
 
     def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:
         """Keep the sets of unschedulable pods and of nodes with a claim up to date."""
@@ -173,10 +180,12 @@ _ALWAYS = frozenset(kind.name for kind in WATCHED_KINDS)
 def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     doorbells: set[QueuedDoorbell] = set()
     nodes: set[str] = set()
+    has_other_room = False
     for update in updates:
         doorbells |= update.doorbells
         nodes |= update.pod_event_nodes
-    return CacheUpdate(frozenset(doorbells), frozenset(nodes))
+        has_other_room |= update.buffers_have_other_room
+    return CacheUpdate(frozenset(doorbells), frozenset(nodes), has_other_room)
 
 
 def _is_same(before: ClusterObject, after: ClusterObject) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from forwarder.batching import BatchWindow
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.kinds import WATCHED_KINDS, ClusterObject, decode_manifest
-from forwarder.loop import ANSWER_SECONDS, HEARTBEAT_SECONDS, POD_EVENT_SECONDS, Loop, Update
+from forwarder.loop import ANSWER_SECONDS, HEARTBEAT_SECONDS, POD_EVENT_SECONDS, ROOM_SECONDS, Loop, Update
 from forwarder.object_cache import STALE_SECONDS, ObjectCache
 from forwarder.outgoing import RESEND_SECONDS, HeartbeatResult, SendResult
 from forwarder.pods_doorbell import REPEAT_SECONDS
@@ -446,6 +446,48 @@ def test_what_a_capacity_buffer_asks_for_rings(told: ObjectChange, rings: bool) 
     scene.tell(told)
     scene.pass_time(2)
     assert scene.rang() == ([PODS] if rings else [])
+
+
+NODE_OF_POOL = change("Node", "uid-n", decoded("Node", objects.node()))
+
+
+@pytest.mark.parametrize("told", [
+    pytest.param(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))), id="a pod took room"),
+    pytest.param(change("Node", "uid-n", decoded("Node", objects.node(taints=("a",)))), id="a node was tainted"),
+    pytest.param(change("Node", "uid-n", None), id="a node went"),
+    pytest.param(change("NodeClaim", "uid-c", decoded("NodeClaim", objects.claim(decided=True))), id="a node comes"),
+])  # fmt: skip
+def test_room_that_a_capacity_buffer_may_have_lost_or_won_rings(told: ObjectChange) -> None:
+    """No pod waits then; only a plan shows whether the buffer still has its capacity."""
+    scene = with_buffer()
+    scene.tell(NODE_OF_POOL)
+    scene.pass_time(2 * ROOM_SECONDS)
+    scene.sent.clear()
+    scene.tell(told)
+    scene.pass_time(3)
+    assert PODS in scene.rang()
+
+
+def test_without_a_capacity_buffer_room_rings_for_no_plan() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
+    scene.tell(change("Node", "uid-n", None))
+    scene.pass_time(20)
+    assert PODS not in scene.rang()
+
+
+def test_much_that_moves_beside_a_capacity_buffer_rings_for_few_plans() -> None:
+    scene = with_buffer()
+    scene.tell(NODE_OF_POOL)
+    scene.pass_time(2 * ROOM_SECONDS)
+    scene.sent.clear()
+    for number in range(60):
+        scene.tell(change("Pod", f"uid-{number}", decoded("Pod", objects.pod(str(number), node="n"))))
+        scene.pass_time(0.5)
+    scene.pass_time(2 * ROOM_SECONDS)
+    times = [at for at, bells in scene.sent if PODS in bells]
+    assert 30 / ROOM_SECONDS <= len(times) <= 30 / ROOM_SECONDS + 2
+    assert all(later - earlier >= ROOM_SECONDS for earlier, later in pairwise(times))
 
 
 def test_what_no_capacity_buffer_refers_to_is_watched_no_more() -> None:
