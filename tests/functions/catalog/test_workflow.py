@@ -280,9 +280,10 @@ def test_a_class_is_tried_again_at_longer_and_longer_intervals_each_for_itself(w
     now = world.clock.milliseconds()
     waiting = {message.doorbell: message.at - now for message in world.doorbells.messages if message.queue == "catalog"}
     assert waiting == {
-        Doorbell(CLUSTER, "nodeclasses", "first", 5): 20_000,
-        Doorbell(CLUSTER, "nodeclasses", "second", 1): 5_000,
+        Doorbell(CLUSTER, "nodeclasses", "first", 5): 1000 * RETRY_SECONDS[4],
+        Doorbell(CLUSTER, "nodeclasses", "second", 1): 1000 * RETRY_SECONDS[0],
     }
+    assert 1 == RETRY_SECONDS[0] < RETRY_SECONDS[4] < RETRY_SECONDS[-1]
 
 
 def test_a_class_that_the_sweep_rings_for_is_not_rung_for_again_unless_only_its_types_are_missing(

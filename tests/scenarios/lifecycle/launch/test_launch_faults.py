@@ -86,6 +86,13 @@ def test_templates_that_stay_away_are_waited_for(world: World) -> None:
     assert is_tidy(world)
 
 
+def test_a_template_that_ec2_does_not_know_yet_is_asked_for_again_after_a_second(world: World) -> None:
+    invalid_request = InvalidRequest("there is no such template", code="InvalidLaunchTemplateId.NotFound")
+    world.effects.inject(Fault("ec2", "create_fleet", invalid_request, times=2))
+    deployed(world)
+    assert world.run(3, until=lambda: bool(world.ec2.live_instances()))
+
+
 def test_a_token_that_was_used_for_something_else_is_left_and_its_instances_are_adopted(world: World) -> None:
     """As after the loss of a row: an earlier life of the launch has bought already."""
 

@@ -27,8 +27,8 @@ from spotwright.workflows.ports.bundles import CatalogPorts
 from spotwright.workflows.ports.doorbells import RUNG_ANYWAY, Doorbell
 
 # A class that could not be resolved, or waits for its NodeClaims, is tried again after these seconds; after that the
-# sweep rings for it every minute.
-RETRY_SECONDS: Final = (5, 5, 5, 10, 20)
+# sweep rings for it every minute. EC2 knows a new instance profile after some seconds, a new launch template sooner.
+RETRY_SECONDS: Final = (1, 1, 2, 2, 4, 5, 10, 20)
 # A further class, or the region after the classes, is begun only with so much time left: the catalog is stored last.
 STEP_SECONDS: Final = 20
 # How long the first reading of a region by another invocation is waited for.

@@ -25,6 +25,8 @@ from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
 # After a response instances are looked for once more: a concurrent invocation may have launched some too.
 SETTLING_PERIOD: Final = timedelta(seconds=60)
+# How many times sooner a launch is tried again whose template EC2 does not know yet.
+TEMPLATE_RETRIES_ARE_SOONER: Final = 4
 
 
 def handle_response(
@@ -106,7 +108,12 @@ def retry_refused(
     shown = message if len(message) <= 300 else message[:300] + "..."
     for claim in waiting:
         update_conditions(ports, claim, [unknown_condition("Launched", reason, shown)], now=now)
-    after = retry_later(ports, row, row.attempt + 1, now)
+    attempt = row.attempt + 1
+    seconds = retry_seconds(attempt)
+    if reason == fleet_errors.LAUNCH_TEMPLATE_NOT_FOUND:
+        # It was made just now, and EC2 knows it within a second or two.
+        seconds = max(1, seconds // TEMPLATE_RETRIES_ARE_SOONER)
+    after = pause_launch(ports, msgspec.structs.replace(row, attempt=attempt), seconds, now)
     if after.instances:
         write_assignments(ports, after, now)
 
