@@ -90,7 +90,7 @@ SCENARIOS = {
         "never_is_never",
     ),
     "scenarios/lifecycle/disruption/test_interruption.py": (
-        "a_rebalance_recommendation_is_an_event_only",
+        "where_the_pool_ignores_them_a_rebalance_recommendation_is_an_event_only",
         "a_replacement_without_capacity_is_planned_again",
         "an_instance_that_ends_takes_its_claim_along",
         "notices_of_every_kind_at_once_replace_every_node_once",
@@ -101,6 +101,9 @@ SCENARIOS = {
     "scenarios/lifecycle/disruption/test_instance_status.py": (
         "a_scheduled_event_drains_the_node_as_its_message_would",
         "volumes_in_trouble_are_said_and_the_node_is_kept",
+    ),
+    "scenarios/lifecycle/disruption/test_rebalance.py": (
+        "the_node_is_replaced_in_a_better_pool_before_it_goes_and_the_decision_says_why",
     ),
     "scenarios/lifecycle/disruption/test_node_repair.py": (
         "too_many_unhealthy_nodes_are_all_kept_and_it_is_said_until_fewer_are",

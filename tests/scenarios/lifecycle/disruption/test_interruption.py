@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
@@ -153,8 +154,9 @@ def test_several_nodes_at_once_each_get_a_replacement() -> None:
     assert len(world.ec2.all_instances()) == 6
 
 
-def test_a_rebalance_recommendation_is_an_event_only() -> None:
+def test_where_the_pool_ignores_them_a_rebalance_recommendation_is_an_event_only() -> None:
     world, claim = running()
+    world.cluster.update("nodepools", "default", annotations={labels.REBALANCE_RECOMMENDATION: "Ignore"})
     before = [effect for effect in world.effects.log if effect.port in ("cluster", "ec2")]
     world.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": claim.provider_id.rpartition("/")[2]})
     world.run(10)
@@ -164,6 +166,7 @@ def test_a_rebalance_recommendation_is_an_event_only() -> None:
 
 def test_a_recommended_pool_counts_dearer_for_the_next_nodes() -> None:
     world, _ = running()
+    world.cluster.update("nodepools", "default", annotations={labels.REBALANCE_RECOMMENDATION: "Ignore"})
     (instance,) = world.ec2.live_instances()
     for _ in range(2):
         world.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": instance.id})

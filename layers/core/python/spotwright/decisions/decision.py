@@ -31,6 +31,8 @@ SCALED_DOWN: Final = "ScaledDown"
 EMPTY: Final = "Empty"
 DRIFTED: Final = "Drifted"
 UNDERUTILIZED: Final = "Underutilized"
+# EC2 recommends to leave the spot instance.
+REBALANCED: Final = "Rebalanced"
 
 
 class Launch(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 Source: Karpenter v1.14 ``pkg/controllers/disruption/types.go`` and ``helpers.go``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 
 import msgspec
@@ -103,6 +103,18 @@ def build_candidates(
             price = node_price(claim, catalog)
             candidates.append(Candidate(claim, node, pool, tuple(node_pods), price))
     return candidates, blocked
+
+
+def marked_candidates(snapshot: Snapshot, names: Collection[str], catalog: Catalog) -> list[Candidate]:
+    """The candidates of a snapshot that is stored as if they were being deleted. ``catalog``: with overlays."""
+    pools = {pool.name: pool for pool in snapshot.nodepools}
+    nodes, pods = blockers.nodes_by_provider_id(snapshot.nodes), blockers.pods_by_node(snapshot.pods)
+    marked = list[Candidate]()
+    for claim in snapshot.nodeclaims:
+        node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
+        if claim.name in names and node is not None and pool is not None:
+            marked.append(Candidate(claim, node, pool, tuple(pods.get(node.name, ())), node_price(claim, catalog)))
+    return marked
 
 
 def node_price(claim: NodeClaim, catalog: Catalog) -> int | None:

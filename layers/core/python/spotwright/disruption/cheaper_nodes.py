@@ -45,7 +45,7 @@ def launch_options(
         offerings = [
             offering
             for offering in instance_type.offerings
-            if offering.available and offering.capacity_type in capacity_types and _admits(requirements, offering)
+            if offering.available and offering.capacity_type in capacity_types and admits(requirements, offering)
         ]
         for capacity_type in _PRECEDENCE:
             prices = [
@@ -57,7 +57,8 @@ def launch_options(
     return sorted(options, key=lambda option: (option.best_price, option.instance_type.name))
 
 
-def _admits(requirements: Requirements, offering: Offering) -> bool:
+def admits(requirements: Requirements, offering: Offering) -> bool:
+    """Whether a launch with these requirements may take the offering."""
     own = {labels.ZONE: offering.zone, labels.CAPACITY_TYPE: offering.capacity_type}
     if offering.capacity_type == labels.RESERVED:
         own[labels.RESERVATION_ID] = offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
@@ -79,16 +80,17 @@ def restrict(node: NewNode, options: Sequence[Option]) -> NewNode:
     return msgspec.structs.replace(
         node,
         instance_types=names,
-        requirements=_narrow(node.requirements, narrowed),
+        requirements=narrow(node.requirements, narrowed),
         price_picousd_per_hour=options[0].best_price,
         capacity_type=capacity_type,
         alternatives=tuple(other for other in node.alternatives if other.instance_type in names),
     )
 
 
-def _narrow(
+def narrow(
     requirements: Iterable[NodeSelectorRequirement], values: Mapping[str, tuple[str, ...]]
 ) -> tuple[NodeSelectorRequirement, ...]:
+    """The requirements with these values alone for these keys."""
     kept, stated = list[NodeSelectorRequirement](), set[str]()
     for requirement in requirements:
         if requirement.key not in values:

@@ -16,21 +16,27 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.instance_types import interruption_history, unavailable_offerings
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import UNDERUTILIZED
 from spotwright.disruption import blockers, cheaper_nodes, emptiness, simulation
-from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, node_price, within_budgets
+from spotwright.disruption.candidates import (
+    Blocked,
+    Candidate,
+    build_candidates,
+    marked_candidates,
+    node_price,
+    within_budgets,
+)
 from spotwright.disruption.cheaper_nodes import SPOT_TO_SPOT_TYPES, Option
+from spotwright.disruption.prices import Prices
 from spotwright.disruption.simulation import Group, Simulation
 from spotwright.model import labels
-from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
 from spotwright.model.plurals import counted
 from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION, Snapshot
-from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import NewNode, Plan
 
 REASON: Final = UNDERUTILIZED
@@ -96,19 +102,6 @@ class Consolidation(msgspec.Struct, frozen=True):
     plan: Plan = Plan()
 
 
-class _Prices:
-    """The catalog as the planner sees it: with overlays, unavailable offerings marked."""
-
-    def __init__(self, snapshot: Snapshot, catalog: Catalog) -> None:
-        unavailable = unavailable_offerings.from_snapshot(snapshot.unavailable_offerings)
-        offered = unavailable_offerings.apply_to_catalog(catalog, snapshot.nodeclasses, unavailable)
-        offered = interruption_history.apply_to_catalog(offered, snapshot.offering_histories)
-        self.catalog = apply_overlays(offered, snapshot.nodeoverlays, snapshot.nodepools).catalog
-
-    def types(self, node: NewNode) -> tuple[InstanceType, ...]:
-        return self.catalog.instance_types(node.nodeclass, node.nodepool)
-
-
 def find_candidates(
     snapshot: Snapshot, plan: Plan, catalog: Catalog, *, locked: frozenset[str]
 ) -> tuple[list[Candidate], list[Blocked], list[Blocked]]:
@@ -165,7 +158,7 @@ def consolidate(
     counts.
     """
     maximum = min(maximum, MAXIMUM_CANDIDATES)
-    prices = _Prices(snapshot, catalog)
+    prices = Prices(snapshot, catalog)
     candidates, blocked, ineligible = find_candidates(snapshot, plan, prices.catalog, locked=locked)
     allowed, waiting = within_budgets(candidates, snapshot, REASON, locked=locked, maximum=maximum)
     search = _Search(snapshot, plan, catalog, prices, has_time)
@@ -182,14 +175,14 @@ def still_allowed(
     snapshot: Snapshot, plan: Plan, catalog: Catalog, uids: Mapping[str, str], *, locked: frozenset[str]
 ) -> list[Candidate]:
     """Those of these claims, name → uid, that may be consolidated now, within their budgets."""
-    candidates, _, _ = find_candidates(snapshot, plan, _Prices(snapshot, catalog).catalog, locked=locked)
+    candidates, _, _ = find_candidates(snapshot, plan, Prices(snapshot, catalog).catalog, locked=locked)
     same = [candidate for candidate in candidates if uids.get(candidate.name) == candidate.claim.metadata.uid]
     return within_budgets(same, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)[0]
 
 
 def judge(snapshot: Snapshot, plan: Plan, catalog: Catalog, chosen: Sequence[Candidate]) -> Consolidation:
     """What is worth it of exactly these candidates, with the whole budget of the planner."""
-    prices = _Prices(snapshot, catalog)
+    prices = Prices(snapshot, catalog)
     settled = simulation.close_idle_nodes(simulation.settle(snapshot, plan))
     refused: dict[str, str] = {}
     left = list(chosen)
@@ -209,22 +202,12 @@ def judge_again(snapshot: Snapshot, catalog: Catalog, names: Collection[str]) ->
 
     ``snapshot``: as ``Consolidation`` has it; ``names``: of the candidates of all its moves.
     """
-    prices = _Prices(snapshot, catalog)
-    trial = simulation.of_marked(snapshot, decide(snapshot, catalog), _marked(snapshot, names, prices))
+    prices = Prices(snapshot, catalog)
+    trial = simulation.of_marked(
+        snapshot, decide(snapshot, catalog), marked_candidates(snapshot, names, prices.catalog)
+    )
     moves, refused = _accept(trial, snapshot, prices)
     return _plan_of(trial, moves), tuple(sorted(refused))
-
-
-def _marked(snapshot: Snapshot, names: Collection[str], prices: _Prices) -> list[Candidate]:
-    pools = {pool.name: pool for pool in snapshot.nodepools}
-    nodes, pods = blockers.nodes_by_provider_id(snapshot.nodes), blockers.pods_by_node(snapshot.pods)
-    marked = list[Candidate]()
-    for claim in snapshot.nodeclaims:
-        node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
-        if claim.name in names and node is not None and pool is not None:
-            price = node_price(claim, prices.catalog)
-            marked.append(Candidate(claim, node, pool, tuple(pods.get(node.name, ())), price))
-    return marked
 
 
 def _plan_of(trial: Simulation, moves: Iterable[Move]) -> Plan:
@@ -241,7 +224,7 @@ class _Search:
     """Trials of several candidates at once, then of single ones. ``refused``: why a candidate was left out last."""
 
     def __init__(
-        self, snapshot: Snapshot, plan: Plan, catalog: Catalog, prices: _Prices, has_time: Callable[[], bool]
+        self, snapshot: Snapshot, plan: Plan, catalog: Catalog, prices: Prices, has_time: Callable[[], bool]
     ) -> None:
         units = min(TRIAL_WORK_UNITS, snapshot.settings.work_units)
         settings = msgspec.structs.replace(snapshot.settings, work_units=units)
@@ -302,7 +285,7 @@ def _prefix_lengths(count: int) -> Iterator[int]:
         count //= 2
 
 
-def _accept(trial: Simulation, snapshot: Snapshot, prices: _Prices) -> tuple[list[Move], dict[str, str]]:
+def _accept(trial: Simulation, snapshot: Snapshot, prices: Prices) -> tuple[list[Move], dict[str, str]]:
     """The groups of a simulation that are worth it, and why the candidates of the others stay."""
     moves, refused = list[Move](), dict[str, str]()
     for group in trial.groups:
@@ -315,7 +298,7 @@ def _accept(trial: Simulation, snapshot: Snapshot, prices: _Prices) -> tuple[lis
     return moves, refused
 
 
-def _move(group: Group, snapshot: Snapshot, prices: _Prices) -> Move | str:
+def _move(group: Group, snapshot: Snapshot, prices: Prices) -> Move | str:
     """The group as a move, or why it is not worth it."""
     new_nodes = _replacements(group, snapshot, prices)
     if isinstance(new_nodes, str):
@@ -340,7 +323,7 @@ def _move(group: Group, snapshot: Snapshot, prices: _Prices) -> Move | str:
     return _unbalanced(group, move, snapshot, prices) or move
 
 
-def _replacements(group: Group, snapshot: Snapshot, prices: _Prices) -> tuple[NewNode, ...] | str:
+def _replacements(group: Group, snapshot: Snapshot, prices: Prices) -> tuple[NewNode, ...] | str:
     """The new nodes of a group, to be launched only as what is cheaper in any case; or why they are not."""
     price = sum(candidate.price for candidate in group.candidates)
     planned = sum(node.price_picousd_per_hour for node in group.new_nodes)
@@ -398,7 +381,7 @@ def _hours(duration: timedelta) -> Fraction:
     return Fraction(int(duration.total_seconds()), 3600)
 
 
-def _unbalanced(group: Group, move: Move, snapshot: Snapshot, prices: _Prices) -> str:
+def _unbalanced(group: Group, move: Move, snapshot: Snapshot, prices: Prices) -> str:
     """Why a NodePool with the policy Balanced does not agree; "" = each of them does."""
     pools: dict[str, NodePool] = {candidate.pool.name: candidate.pool for candidate in group.candidates}
     for name, pool in sorted(pools.items()):
@@ -419,7 +402,7 @@ def _unbalanced(group: Group, move: Move, snapshot: Snapshot, prices: _Prices) -
     return ""
 
 
-def _pool_totals(pool: NodePool, snapshot: Snapshot, prices: _Prices) -> tuple[int, Fraction]:
+def _pool_totals(pool: NodePool, snapshot: Snapshot, prices: Prices) -> tuple[int, Fraction]:
     """What all nodes of a pool cost, in picodollars per hour, and what disrupting all of them would."""
     pods = blockers.pods_by_node(snapshot.pods)
     nodes = blockers.nodes_by_provider_id(snapshot.nodes)

@@ -63,6 +63,8 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 PRICE_OVERLAY_APPLIED: Final = "karpenter.sh/price-overlay-applied"
 CAPACITY_OVERLAY_APPLIED: Final = "karpenter.sh/capacity-overlay-applied"
 FOLLOW: Final = "spotwright.dev/follow"
+# Of a NodePool: what becomes of nodes whose spot instances EC2 recommends to leave; see ``RebalancePolicy``.
+REBALANCE_RECOMMENDATION: Final = "spotwright.dev/rebalance-recommendation"
 DECISION: Final = "spotwright.dev/decision"
 LAUNCH: Final = "spotwright.dev/launch"
 INSTANCE_NOT_FOUND: Final = "spotwright.dev/instance-not-found"

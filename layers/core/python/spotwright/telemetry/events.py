@@ -212,7 +212,13 @@ SPOT_INTERRUPTED: Final = EventRow(
 )
 SPOT_REBALANCE_RECOMMENDATION: Final = EventRow(
     "SpotRebalanceRecommendation", _NORMAL, _NODE, "Spot rebalance recommendation was triggered",
-    when="EC2 says that a spot interruption has become likely. The node stays, as in Karpenter.",
+    when="EC2 says that a spot interruption has become likely. Whether the node is replaced before it comes is what the"
+    " NodePool's annotation spotwright.dev/rebalance-recommendation says.",
+)
+REBALANCE_APPROVED: Final = EventRow(
+    "RebalanceApproved", _NORMAL, ("nodeclaims",), "{replacement}",
+    when="The node is replaced before EC2 takes its spot instance back, as the NodePool's annotation"
+    " spotwright.dev/rebalance-recommendation says: the message says with what.",
 )
 CAPACITY_RESERVATION_INTERRUPTED: Final = EventRow(
     "CapacityReservationInstanceInterrupted", _WARNING, _NODE,

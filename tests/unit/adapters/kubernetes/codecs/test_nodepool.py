@@ -81,3 +81,27 @@ def test_a_pool_that_cannot_be_read_keeps_its_class() -> None:
     nodepool = decode_nodepool(obj)
     assert "malformed" in nodepool.read_error
     assert nodepool.node_class_ref.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("stated", "policy"),
+    [({}, "ReplaceWhenBetter"), ({"spotwright.dev/rebalance-recommendation": "Replace"}, "Replace")],
+)
+def test_the_policy_for_rebalance_recommendations_is_an_annotation(stated: dict[str, str], policy: str) -> None:
+    nodepool = decode_nodepool_strict(
+        {"kind": "NodePool", "metadata": {"name": "p", "annotations": stated}, "spec": {}}
+    )
+    assert nodepool.rebalance_policy == policy
+    assert not nodepool.problems
+
+
+def test_a_policy_that_is_none_is_named_and_replaces_nothing() -> None:
+    annotations = {"spotwright.dev/rebalance-recommendation": "replace"}
+    nodepool = decode_nodepool_strict(
+        {"kind": "NodePool", "metadata": {"name": "p", "annotations": annotations}, "spec": {}}
+    )
+    assert nodepool.rebalance_policy == "Ignore"
+    assert nodepool.problems == (
+        "metadata.annotations[spotwright.dev/rebalance-recommendation]: 'replace' is not one of Ignore,"
+        " ReplaceWhenBetter, Replace; recommendations are ignored until it is",
+    )

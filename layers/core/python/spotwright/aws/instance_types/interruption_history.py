@@ -115,10 +115,19 @@ def _apply_to_type(instance_type: InstanceType, penalized: Mapping[tuple[str, st
 
 def describe(history: OfferingHistory) -> str:
     """``m5.large in us-east-1a was interrupted 3 times in 24 h: counts as 12 % dearer``."""
+    return f"{describe_notices(history)}: counts as {history.penalty_percent} % dearer"
+
+
+def describe_notices(history: OfferingHistory) -> str:
+    """``m5.large in us-east-1a was interrupted 3 times in 24 h``."""
     said = list[str]()
     if history.interruptions:
         said.append(f"was interrupted {counted(history.interruptions, 'time')}")
     if history.rebalances:
         said.append(f"had {counted(history.rebalances, 'rebalance recommendation')}")
-    what = f"{history.instance_type} in {history.zone} {' and '.join(said)}"
-    return f"{what} in 24 h: counts as {history.penalty_percent} % dearer"
+    return f"{history.instance_type} in {history.zone} {' and '.join(said)} in 24 h"
+
+
+def weight(history: OfferingHistory) -> int:
+    """How bad the notices of a day are, however long ago: to compare offerings by."""
+    return INTERRUPTION_PERCENT * history.interruptions + REBALANCE_PERCENT * history.rebalances

@@ -1,7 +1,10 @@
 """A NodePool (karpenter.sh/v1): which nodes may be launched, how many, and when they may be disrupted."""
 
+from enum import StrEnum
+
 import msgspec
 
+from spotwright.model import labels
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
@@ -20,6 +23,17 @@ class Budget(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     schedule: str = ""
     duration: str = ""
+
+
+class RebalancePolicy(StrEnum):
+    """What becomes of a node whose spot instance EC2 recommends to leave.
+
+    ``ReplaceWhenBetter``: it is replaced where an offering with fewer notices costs about as much.
+    """
+
+    IGNORE = "Ignore"
+    REPLACE_WHEN_BETTER = "ReplaceWhenBetter"
+    REPLACE = "Replace"
 
 
 class NodePool(msgspec.Struct, frozen=True):
@@ -58,3 +72,9 @@ class NodePool(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def rebalance_policy(self) -> RebalancePolicy:
+        """By its annotation; a value that is none of the policies replaces nothing."""
+        stated = self.metadata.annotations.get(labels.REBALANCE_RECOMMENDATION, RebalancePolicy.REPLACE_WHEN_BETTER)
+        return RebalancePolicy(stated) if stated in list(RebalancePolicy) else RebalancePolicy.IGNORE

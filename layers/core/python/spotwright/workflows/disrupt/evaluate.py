@@ -30,6 +30,7 @@ from spotwright.workflows.disrupt.inputs import (
     gather_and_plan,
     locked_claims,
 )
+from spotwright.workflows.disrupt.rebalance import rebalance_nodes
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -87,9 +88,16 @@ def _disrupt_with_pods(
     now: datetime,
     seconds_left: SecondsLeft,
 ) -> DisruptResult:
-    """Drifted nodes first, then nodes that are worth replacing; the first that begins something ends the evaluation."""
+    """Nodes that EC2 recommends to leave first, then drifted ones, then nodes that are worth replacing.
+
+    The first reason that begins something ends the evaluation.
+    """
     if obstacle := buying(plan):
         return DisruptResult(obstacle)
+    result, recommended = rebalance_nodes(ports, snapshot, plan, locked, now=now, seconds_left=seconds_left)
+    _record_obstacles(ports, snapshot, _blocked_events(snapshot, recommended, events.DISRUPTION_BLOCKED))
+    if result.committed:
+        return result
     drifted = find_drifted(ports, snapshot, plan, locked)
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, drifted.blocked, events.DISRUPTION_BLOCKED))
     if drifted.candidates:

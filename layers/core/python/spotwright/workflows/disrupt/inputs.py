@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import EMPTY, Decision, decode_decision
 from spotwright.disruption import breaker, interruption
@@ -77,11 +78,14 @@ def _without_empty_nodes_going(ports: ProvisionPorts, state: ClusterRow, snapsho
 
 
 def locked_claims(ports: ProvisionPorts, snapshot: Snapshot, *, but: str = "") -> frozenset[str]:
-    """Claims that a proposal, a command or a committed decision names, and those with an interruption notice."""
+    """Claims that a proposal, a command or a committed decision names, and those with an interruption notice.
+
+    A recommendation locks no claim: it says nothing against other reasons to replace it.
+    """
     names = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
     for decision in _pending(ports):
         names |= set(decision.candidates)
-    interrupted = {row.instance_id for row in ports.state.notices()}
+    interrupted = {row.instance_id for row in ports.state.notices() if row.kind != NoticeKind.REBALANCE_RECOMMENDATION}
     names |= {claim.name for claim in snapshot.nodeclaims if instance_id(claim.provider_id) in interrupted}
     return frozenset(names)
 

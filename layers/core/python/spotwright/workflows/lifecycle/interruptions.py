@@ -47,6 +47,7 @@ from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, NoticeRow, epoch_ms
 
 # The notice of a new instance waits this long for the instance to be assigned to its claim.
@@ -56,6 +57,9 @@ WORK: Final = "notices"
 # Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
 PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
+# The phase of a recommendation that ``disrupt`` may act on, and for how long it may.
+RECOMMENDED: Final = "recommended"
+RECOMMENDATION_MS: Final = 2 * 60 * 60 * 1000
 # Between looks at what is being replaced.
 LOOK_SECONDS: Final = 2
 # The next look of a chain is not refused where its clock is this much behind.
@@ -214,6 +218,8 @@ def _step(
     with _trying_again(ports, [row.instance_id], row.instance_id):
         if claim is None:
             _unclaimed(ports, row, row.instance_id in claims.unassigned, now)
+        elif row.phase == RECOMMENDED:
+            _end_recommendation(ports, row, claim, now)
         elif row.phase != "new":
             _follow(ports, row, claim, command, now)
         elif (notice := _start(ports, row, claim, now)) is not None:
@@ -252,13 +258,25 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
     if kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
         return row
     if kind == NoticeKind.REBALANCE_RECOMMENDATION:
-        _mark_offerings(ports, [Interrupted(row, claim)])
-        _record_event(ports, claim, _EVENTS[kind](), now)
-        _save(ports, row, claim=claim.name, phase="done", due=0)
+        _recommend(ports, row, claim, now)
     else:
         _delete_claim(ports, row, claim, now)
         _record_event(ports, claim, _EVENTS[kind](), now)
     return None
+
+
+def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+    """Leave a recommendation to ``disrupt``, which replaces the node if the NodePool's policy says so."""
+    _mark_offerings(ports, [Interrupted(row, claim)])
+    _record_event(ports, claim, _EVENTS[NoticeKind.REBALANCE_RECOMMENDATION](), now)
+    _save(ports, row, claim=claim.name, phase=RECOMMENDED, due=row.created + RECOMMENDATION_MS)
+    ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
+
+
+def _end_recommendation(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+    """A recommendation that was not acted on for long says nothing of the instance any more."""
+    if claim.metadata.deletion_timestamp is not None or epoch_ms(now) >= row.due - EARLY_MS:
+        _save(ports, row, phase="done", due=0)
 
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:

@@ -4,7 +4,7 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Decision, decode_decision
-from spotwright.disruption import consolidation, drift, emptiness
+from spotwright.disruption import consolidation, drift, emptiness, rebalance
 from spotwright.errors import InvalidRequest
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.quoting import quote
@@ -40,6 +40,9 @@ def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> Repla
     reasons = {disruption.reason for disruption in decision.disruptions}
     if decision.kind == "disrupt" and reasons == {consolidation.REASON}:
         return ReplayResult(decision, *_consolidated(decision, snapshot, catalog, same_code))
+    if decision.kind == "disrupt" and reasons == {rebalance.REASON}:
+        plan, kept = rebalance.judge_again(snapshot, catalog, decision.candidates)
+        return ReplayResult(decision, plan, same_code, kept)
     plan = decide(snapshot, catalog)
     if decision.kind == "disrupt" and reasons == {drift.REASON}:
         return ReplayResult(decision, plan, same_code)

@@ -84,7 +84,8 @@ class CommandRow(msgspec.Struct, frozen=True):
 class NoticeRow(msgspec.Struct, frozen=True):
     """A warning about one instance. ``deadline``/``due``: epoch milliseconds, 0 = none.
 
-    ``phase``: new → replacing → draining → done. ``command``: the id of the command that replaces it, "" = none.
+    ``phase``: new → replacing → draining → done; of a rebalance recommendation: new → recommended → done. ``command``:
+    the id of the command that replaces it, "" = none.
     ``attempt``: how many replacements failed before.
     """
 

@@ -1,5 +1,7 @@
 """NodePools, from JSON into the model."""
 
+from collections.abc import Iterator
+
 from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.adapters.kubernetes.codecs.fields import FieldReader
 from spotwright.adapters.kubernetes.codecs.objects import (
@@ -11,8 +13,10 @@ from spotwright.adapters.kubernetes.codecs.objects import (
     validate,
 )
 from spotwright.adapters.kubernetes.codecs.unknown_fields import field_problems
-from spotwright.model.karpenter.nodepool import Budget, NodeClassReference, NodePool
+from spotwright.model import labels
+from spotwright.model.karpenter.nodepool import Budget, NodeClassReference, NodePool, RebalancePolicy
 from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.quoting import quote
 
 
 def decode_nodepool_strict(obj: Json) -> NodePool:
@@ -49,10 +53,21 @@ def decode_nodepool_strict(obj: Json) -> NodePool:
         conditions=decode_conditions(obj),
         resources=reader.resource_list("status.resources", status.get("resources") or {}),
         node_count=int(status.get("nodes") or 0),
-        problems=field_problems(obj),
+        problems=(*field_problems(obj), *_annotation_problems(obj)),
         explicitly_empty=_explicitly_empty(template_metadata, node_spec),
     )
     return reader.validate(nodepool)
+
+
+def _annotation_problems(obj: Json) -> Iterator[str]:
+    """Annotations of the NodePool itself that say nothing."""
+    key, allowed = labels.REBALANCE_RECOMMENDATION, ", ".join(RebalancePolicy)
+    value = ((obj.get("metadata") or {}).get("annotations") or {}).get(key)
+    if value is not None and value not in list(RebalancePolicy):
+        yield (
+            f"metadata.annotations[{key}]: {quote(value)} is not one of {allowed}; recommendations are ignored until"
+            " it is"
+        )
 
 
 def _explicitly_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ...]:

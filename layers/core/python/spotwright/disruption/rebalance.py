@@ -1,0 +1,302 @@
+"""Nodes whose spot instances EC2 recommends to leave: which are replaced before an interruption, and with what.
+
+A recommendation says that an interruption has become likely, not that it comes, and it comes for whole pools of
+instances at once. It is acted on as the NodePool's annotation says, within the budgets of the NodePool whatever reasons
+these name, and only so often, so that a storm of recommendations churns no fleet.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from spotwright.aws.instance_types import interruption_history
+from spotwright.decisions.decide import decide
+from spotwright.decisions.decision import DRIFTED, EMPTY, REBALANCED, UNDERUTILIZED
+from spotwright.disruption import cheaper_nodes, simulation
+from spotwright.disruption.candidates import (
+    Blocked,
+    Candidate,
+    build_candidates,
+    marked_candidates,
+    within_budgets,
+)
+from spotwright.disruption.cheaper_nodes import Option
+from spotwright.disruption.prices import Prices
+from spotwright.disruption.simulation import Group, Simulation
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import RebalancePolicy
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.requirements import from_expressions
+from spotwright.model.snapshot import OfferingHistory, Snapshot
+from spotwright.scheduling.plan import NewNode, Plan
+
+REASON: Final = REBALANCED
+# What a better offering may cost more than the one that is left, in percent.
+PRICE_MARGIN_PERCENT: Final = 10
+# Of a cluster's nodes so many percent are replaced for recommendations in any hour, rounded up, and two at least.
+SHARE_PERCENT: Final = 10
+LEAST_NODES: Final = 2
+WINDOW_MS: Final = 60 * 60 * 1000
+# Budgets can name none but these; the strictest counts.
+_BUDGET_REASONS: Final = (EMPTY, DRIFTED, UNDERUTILIZED)
+
+type Pool = tuple[str, str]
+"""An instance type and a zone: a spot capacity pool."""
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """What takes the place of nodes that go together."""
+
+    candidates: tuple[str, ...]
+    new_nodes: tuple[NewNode, ...]
+
+    def describe(self, histories: Mapping[str, str]) -> str:
+        """For example: ``m5.large in z1 had 1 rebalance recommendation in 24 h: NodeClaim a is replaced with …``.
+
+        ``histories``: by candidate, what is said of its offering.
+        """
+        names = ", ".join(self.candidates)
+        kinds = [
+            f"{node.capacity_type} {node.instance_types[0]} at {cheaper_nodes.dollars(node.price_picousd_per_hour)}/h"
+            for node in self.new_nodes
+        ]
+        what = f"replaced with {', '.join(kinds)}" if kinds else "removed: its pods have room on other nodes"
+        return f"{'; '.join(sorted(set(histories.values())))}: NodeClaim {names} is {what}"
+
+
+class Rebalance(msgspec.Struct, frozen=True):
+    """``replacements``: what to do now. ``blocked``: recommended nodes that stay, and why.
+
+    ``snapshot``: the cluster as if the candidates were being deleted; ``plan``: what is decided for it.
+    """
+
+    replacements: tuple[Replacement, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+    snapshot: Snapshot | None = None
+    plan: Plan = Plan()
+
+
+def nodes_per_hour(nodes: int) -> int:
+    """How many of so many nodes may be replaced for recommendations within an hour."""
+    return max(LEAST_NODES, -(-nodes * SHARE_PERCENT // 100))
+
+
+def replace_recommended(
+    snapshot: Snapshot,
+    plan: Plan,
+    catalog: Catalog,
+    instances: Collection[str],
+    *,
+    locked: frozenset[str],
+    maximum: int,
+) -> Rebalance:
+    """Which of the nodes with these instances go now, ``maximum`` at most, and where their pods go.
+
+    ``plan``: where pending pods go, without new nodes.
+    """
+    prices = Prices(snapshot, catalog)
+    recommended = [
+        claim for claim in snapshot.nodeclaims if _is_recommended(claim, instances) and claim.name not in locked
+    ]
+    built, blocked = build_candidates(snapshot, plan, recommended, prices.catalog)
+    refusals = {candidate.name: refusal for candidate in built if (refusal := _refusal(candidate))}
+    left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum)
+    settled = _close(simulation.settle(snapshot, plan), instances)
+    while left:
+        trial = simulation.simulate(settled, left, catalog)
+        replacements, why = _accept(trial, snapshot, prices)
+        refusals |= why
+        names = {name for replacement in replacements for name in replacement.candidates}
+        if len(names) == len(left):
+            stays = (*blocked, *waiting, *_blocked(refusals))
+            return Rebalance(
+                tuple(replacements), tuple(left), stays, trial.snapshot, _plan_of(trial.plan, replacements)
+            )
+        left = [candidate for candidate in left if candidate.name in names]
+    return Rebalance(blocked=(*blocked, *waiting, *_blocked(refusals)))
+
+
+def judge_again(snapshot: Snapshot, catalog: Catalog, names: Collection[str]) -> tuple[Plan, tuple[str, ...]]:
+    """Decide again on a stored snapshot: the plan, and those of its candidates that would stay now."""
+    prices = Prices(snapshot, catalog)
+    candidates = marked_candidates(snapshot, names, prices.catalog)
+    trial = simulation.of_marked(snapshot, decide(snapshot, catalog), candidates)
+    replacements, refused = _accept(trial, snapshot, prices)
+    return _plan_of(trial.plan, replacements), tuple(sorted(refused))
+
+
+def histories_of(candidates: Iterable[Candidate], snapshot: Snapshot) -> dict[str, str]:
+    """What is said of the offerings of candidates, by name."""
+    histories = _by_pool(snapshot)
+    said = dict[str, str]()
+    for candidate in candidates:
+        pool = _pool_of(candidate.claim)
+        history = histories.get(pool, OfferingHistory(*pool, rebalances=1))
+        said[candidate.name] = interruption_history.describe_notices(history)
+    return said
+
+
+def _is_recommended(claim: NodeClaim, instances: Collection[str]) -> bool:
+    return (
+        claim.is_managed
+        and claim.metadata.deletion_timestamp is None
+        and instance_id(claim.provider_id) in instances
+        and claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.SPOT
+    )
+
+
+def _refusal(candidate: Candidate) -> str:
+    """Why a recommendation is not acted on, whatever else could be bought; "" = it may be."""
+    pool = candidate.pool
+    if pool.rebalance_policy == RebalancePolicy.IGNORE:
+        return f"NodePool {pool.name} ignores rebalance recommendations ({labels.REBALANCE_RECOMMENDATION})"
+    if pool.replicas is not None:
+        return f"NodePool {pool.name} is static: its nodes are not replaced for rebalance recommendations"
+    if pool.rebalance_policy == RebalancePolicy.REPLACE_WHEN_BETTER and candidate.price_picousd_per_hour is None:
+        return "rebalance recommendation: the price of its offering is not known, so that none can be compared"
+    return ""
+
+
+def _within_budgets(
+    candidates: Sequence[Candidate], snapshot: Snapshot, locked: frozenset[str], maximum: int
+) -> tuple[list[Candidate], list[Blocked]]:
+    """The candidates that the budgets allow for any reason: no budget can name this one."""
+    allowed, waiting = list(candidates), list[Blocked]()
+    for reason in _BUDGET_REASONS:
+        allowed, more = within_budgets(allowed, snapshot, reason, locked=locked, maximum=len(allowed))
+        waiting += more
+    waiting += [
+        Blocked(candidate.name, f"so many nodes were replaced for rebalance recommendations within the last hour that"
+        f" it has to wait ({SHARE_PERCENT} % of the nodes, {LEAST_NODES} at least)")
+        for candidate in allowed[maximum:]
+    ]  # fmt: skip
+    return allowed[:maximum], waiting
+
+
+def _close(snapshot: Snapshot, instances: Collection[str]) -> Snapshot:
+    """Nodes that EC2 recommends to leave take no pods of others."""
+    nodes = tuple(
+        msgspec.structs.replace(node, unschedulable=True) if instance_id(node.provider_id) in instances else node
+        for node in snapshot.nodes
+    )
+    return msgspec.structs.replace(snapshot, nodes=nodes)
+
+
+def _accept(trial: Simulation, snapshot: Snapshot, prices: Prices) -> tuple[list[Replacement], dict[str, str]]:
+    """The groups of a simulation that may go, and why the candidates of the others stay."""
+    replacements, refused = list[Replacement](), dict[str, str]()
+    histories = _by_pool(snapshot)
+    for group in trial.groups:
+        failed = next((trial.failures[name] for name in group.names if name in trial.failures), "")
+        new_nodes = failed or _replace(group, histories, prices)
+        if isinstance(new_nodes, str):
+            refused |= dict.fromkeys(group.names, new_nodes)
+        else:
+            replacements.append(Replacement(group.names, new_nodes))
+    return replacements, refused
+
+
+def _replace(group: Group, histories: Mapping[Pool, OfferingHistory], prices: Prices) -> tuple[NewNode, ...] | str:
+    """The new nodes of a group, to be launched only in better pools; or why there are none."""
+    left = {_pool_of(candidate.claim) for candidate in group.candidates}
+    compares = any(candidate.pool.rebalance_policy != RebalancePolicy.REPLACE for candidate in group.candidates)
+    least = max(1, min(_weight(pool, histories) for pool in left))
+    planned = sum(node.price_picousd_per_hour for node in group.new_nodes)
+    price = sum(candidate.price for candidate in group.candidates) * (100 + PRICE_MARGIN_PERCENT)
+
+    def is_better(pool: Pool) -> bool:
+        return pool not in left and (not compares or _weight(pool, histories) < least)
+
+    replaced = list[NewNode]()
+    for node in group.new_nodes:
+        most = Fraction(price * node.price_picousd_per_hour, planned * 100) if planned else Fraction(price, 100)
+        choices = [
+            (elsewhere, options)
+            for elsewhere in _avoid(node, prices, is_better)
+            if (options := _options(elsewhere, prices, most if compares else None))
+        ]
+        if not choices:
+            return _nothing_better(compares)
+        elsewhere, options = min(choices, key=lambda choice: (choice[1][0].best_price, -len(choice[1])))
+        if lacking := cheaper_nodes.lacking_min_values(elsewhere, options):
+            return f"rebalance recommendation: {lacking}"
+        replaced.append(cheaper_nodes.restrict(elsewhere, options))
+    return tuple(replaced)
+
+
+def _options(node: NewNode, prices: Prices, most: Fraction | None) -> list[Option]:
+    """What the node may be launched as on spot for ``most`` at most, cheapest first."""
+    options = cheaper_nodes.launch_options(node, prices.types(node), (labels.SPOT,))
+    return [option for option in options if most is None or option.worst_price <= most]
+
+
+def _avoid(node: NewNode, prices: Prices, is_better: Callable[[Pool], bool]) -> list[NewNode]:
+    """The node, to be launched in better pools alone: without types, or without zones; empty where none is better."""
+    pools = _pools(node, prices)
+    worse = {pool for pool in pools if not is_better(pool)}
+    if not worse:
+        return [node]
+    types, zones = {name for name, _ in worse}, {zone for _, zone in worse}
+    names = tuple(name for name in node.instance_types if name not in types)
+    kept = tuple(sorted({zone for _, zone in pools} - zones))
+    choices = list[NewNode]()
+    if names:
+        choices.append(msgspec.structs.replace(node, instance_types=names))
+    if kept:
+        requirements = cheaper_nodes.narrow(node.requirements, {labels.ZONE: kept})
+        choices.append(msgspec.structs.replace(node, requirements=requirements, zones=kept))
+    return choices
+
+
+def _pools(node: NewNode, prices: Prices) -> list[Pool]:
+    """The spot pools in which a launch of the node may end up now."""
+    requirements, names = from_expressions(node.requirements), set(node.instance_types)
+    return [
+        (instance_type.name, offering.zone)
+        for instance_type in prices.types(node)
+        if instance_type.name in names
+        for offering in instance_type.offerings
+        if offering.available
+        and offering.capacity_type == labels.SPOT
+        and (not node.zones or offering.zone in node.zones)
+        and cheaper_nodes.admits(requirements, offering)
+    ]
+
+
+def _nothing_better(compares: bool) -> str:
+    if compares:
+        return (
+            "rebalance recommendation: no spot offering with fewer notices in 24 h costs at most"
+            f" {PRICE_MARGIN_PERCENT} % more"
+        )
+    return "rebalance recommendation: no other spot offering has room for its pods"
+
+
+def _by_pool(snapshot: Snapshot) -> dict[Pool, OfferingHistory]:
+    return {(history.instance_type, history.zone): history for history in snapshot.offering_histories}
+
+
+def _weight(pool: Pool, histories: Mapping[Pool, OfferingHistory]) -> int:
+    history = histories.get(pool)
+    return interruption_history.weight(history) if history else 0
+
+
+def _pool_of(claim: NodeClaim) -> Pool:
+    return claim.metadata.labels.get(labels.INSTANCE_TYPE, ""), claim.metadata.labels.get(labels.ZONE, "")
+
+
+def _plan_of(plan: Plan, replacements: Iterable[Replacement]) -> Plan:
+    """The plan with the new nodes of the replacements, to be launched only in better pools."""
+    ordered = sorted(replacements, key=lambda replacement: replacement.candidates)
+    return msgspec.structs.replace(
+        plan, new_nodes=tuple(node for replacement in ordered for node in replacement.new_nodes)
+    )
+
+
+def _blocked(refusals: Mapping[str, str]) -> tuple[Blocked, ...]:
+    return tuple(Blocked(name, refusals[name]) for name in sorted(refusals))

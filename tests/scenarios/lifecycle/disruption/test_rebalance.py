@@ -1,0 +1,185 @@
+"""EC2 recommends to leave a spot instance: its node is replaced before it goes, where something better is to be had."""
+
+import pytest
+
+from spotwright.aws.instance_types import interruption_history
+from spotwright.disruption import rebalance
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Crash
+from spotwright.simulation.world import World
+from spotwright.workflows.planning.replay import replay
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+POD = builders.pod("web", cpu_millicores=1800)
+EVERY_NODE = (Budget("100%"),)
+
+
+def only(key: str, *values: str) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(key, Operator.IN, values)
+
+
+def running(
+    pods: int = 1, *requirements: NodeSelectorRequirement, policy: str = "", budgets: tuple[Budget, ...] = EVERY_NODE
+) -> World:
+    """Nodes with a pod each that nothing else disrupts."""
+    world = fresh_world()
+    annotations = {labels.REBALANCE_RECOMMENDATION: policy} if policy else {}
+    world.cluster.update(
+        "nodepools", "default", budgets=budgets, annotations=annotations,
+        requirements=(*builders.capacity_types(labels.SPOT), *requirements),
+    )  # fmt: skip
+    world.deploy(POD, pods)
+    assert world.run(180, until=lambda: len(world.running_pods()) == pods)
+    world.run(60)
+    return world
+
+
+def recommend(world: World, *claims: NodeClaim) -> None:
+    for claim in claims:
+        instance = claim.provider_id.rpartition("/")[2]
+        world.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": instance})
+
+
+def pool_of(claim: NodeClaim) -> tuple[str, str]:
+    return claim.metadata.labels[labels.INSTANCE_TYPE], claim.metadata.labels[labels.ZONE]
+
+
+def messages(world: World, reason: str) -> set[str]:
+    return {event.message for event in world.cluster.events if event.reason == reason}
+
+
+def commands(world: World) -> list[str]:
+    return [row.phase for row in world.state.commands(created_after=0) if row.reason == rebalance.REASON]
+
+
+def test_the_node_is_replaced_in_a_better_pool_before_it_goes_and_the_decision_says_why() -> None:
+    world = running()
+    (before,) = world.claims()
+    began = len(world.effects.log)
+    recommend(world, before)
+    assert world.run(
+        180,
+        until=lambda: [claim.name for claim in world.claims()] not in ([before.name], []) and len(world.claims()) == 1,
+    )
+    (after,) = world.claims()
+    assert pool_of(after) != pool_of(before)
+    acts = [f"{effect.port}.{effect.action}" for effect in world.effects.log[began:]]
+    assert acts.index("ec2.create_fleet") < acts.index("cluster.evict")
+    kind, zone = pool_of(before)
+    (approved,) = messages(world, "RebalanceApproved")
+    assert approved.startswith(f"{kind} in {zone} had 1 rebalance recommendation in 24 h: NodeClaim {before.name} is")
+    (key,) = [
+        key for key, body in world.blobs.bodies.items() if key.startswith("decisions/") and b'"Rebalanced"' in body
+    ]
+    assert replay(key, blobs=world.blobs, catalogs=world.ports.catalogs).agrees
+    assert commands(world) == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "types", "reason"),
+    [
+        ("", ("c5.large",), "no spot offering with fewer notices in 24 h costs at most 10 % more"),
+        ("", ("c5.large", "m5.large"), "no spot offering with fewer notices in 24 h costs at most 10 % more"),
+        ("Replace", ("c5.large",), "no other spot offering has room for its pods"),
+        ("Ignore", ("c5.large", "m5.large"), "NodePool default ignores rebalance recommendations"),
+    ],
+)
+def test_without_anything_better_the_node_stays_and_it_says_why(
+    policy: str, types: tuple[str, ...], reason: str
+) -> None:
+    """m5.large costs 14 % more than c5.large."""
+    world = running(1, only(labels.INSTANCE_TYPE, *types), only(labels.ZONE, builders.ZONES[0]), policy=policy)
+    (before,) = world.claims()
+    recommend(world, before)
+    world.run(240)
+    assert [claim.name for claim in world.claims()] == [before.name]
+    assert any(reason in message for message in messages(world, "DisruptionBlocked"))
+
+
+def test_replace_asks_for_no_price() -> None:
+    types = only(labels.INSTANCE_TYPE, "c5.large", "m5.large")
+    world = running(1, types, only(labels.ZONE, builders.ZONES[0]), policy="Replace")
+    (before,) = world.claims()
+    recommend(world, before)
+    assert world.run(240, until=lambda: [pool_of(claim)[0] for claim in world.claims()] == ["m5.large"])
+
+
+def test_a_pool_that_is_no_better_is_no_place_to_go() -> None:
+    """Both zones were recommended to be left: nothing goes back and forth between them."""
+    world = running(2, only(labels.INSTANCE_TYPE, "c5.large"), only(labels.ZONE, *builders.ZONES[:2]))
+    for zone in builders.ZONES[:2]:
+        world.state.save_offering_health(rebalanced(world, "c5.large", zone))
+    names = [claim.name for claim in world.claims()]
+    recommend(world, *world.claims())
+    world.run(300)
+    assert [claim.name for claim in world.claims()] == names
+
+
+def rebalanced(world: World, instance_type: str, zone: str) -> OfferingHealth:
+    now_ms = int(world.clock.now().timestamp() * 1000)
+    return interruption_history.record_rebalance(None, instance_type, zone, now_ms=now_ms)
+
+
+@pytest.mark.parametrize("reasons", [(), ("Drifted",), ("Underutilized",)])
+def test_a_closed_budget_keeps_the_node_whatever_reason_it_names(reasons: tuple[str, ...]) -> None:
+    world = running(budgets=(Budget("0", reasons=reasons),))
+    (before,) = world.claims()
+    recommend(world, before)
+    world.run(240)
+    assert [claim.name for claim in world.claims()] == [before.name]
+
+
+def test_a_storm_churns_no_fleet() -> None:
+    world = running(12)
+    before = {claim.name for claim in world.claims()}
+    recommend(world, *world.claims())
+    world.run(600)
+    assert len(world.running_pods()) == 12
+    gone = before - {claim.name for claim in world.claims()}
+    assert len(gone) == rebalance.nodes_per_hour(12) == 2
+    assert any("within the last hour" in message for message in messages(world, "DisruptionBlocked"))
+
+
+def test_an_interruption_that_follows_is_not_held_up() -> None:
+    world = running(1, policy="Ignore")
+    (before,) = world.claims()
+    recommend(world, before)
+    world.run(30)
+    world.interrupt_spot(before.provider_id.rpartition("/")[2])
+    assert world.run(120, until=lambda: before.name not in {claim.name for claim in world.claims()})
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+
+
+def test_a_recommendation_is_forgotten_after_two_hours() -> None:
+    world = running(1, policy="Ignore")
+    recommend(world, *world.claims())
+    world.run(30)
+    assert len(world.state.notices()) == 1
+    world.clock.advance(2 * 3600)
+    world.run(120)
+    assert not world.state.notices()
+
+
+@pytest.mark.parametrize("changes", range(1, 40, 3))
+def test_a_crash_after_any_change_replaces_the_node_once(changes: int) -> None:
+    world = running()
+    (before,) = world.claims()
+    world.effects.crash_after(changes)
+    try:
+        recommend(world, before)
+    except Crash:
+        recommend(world, before)
+    for _ in range(300):
+        try:
+            world.run(1)
+        except Crash:
+            continue
+    world.effects.crash_after(None)
+    world.run(120)
+    assert len(world.running_pods()) == 1 == len(world.claims())
+    assert len(world.ec2.all_instances()) == 2
