@@ -17,7 +17,7 @@ from spotwright.model.requirements import Requirement
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
-from spotwright.scheduling.offerings.pool_types import PoolInstanceType
+from spotwright.scheduling.offerings.pool_types import PoolInstanceType, Vector
 
 # A launch sends at most 60 types to EC2 after its own filters; more only make claims and decisions long.
 MAX_INSTANCE_TYPES: Final = 100
@@ -54,7 +54,7 @@ def spend_limits(group: WeightGroup, planned_nodes: Iterable[PlannedNode]) -> No
         left = group.limits.by_template[planned_node.template_index]
         names = tuple(name for name in left if name != resources.NODES)
         if names and group.offering_index.min_values[planned_node.template_index]:
-            share = _Share(planned_node, names)
+            share = _Share(planned_node, names, _count_types(group.offering_index, names))
             planned = share.counted_of(group.offering_index.pool_type_of[planned_node.offering])
             share.list_least()
             for name, size, counted in zip(names, planned, share.counted, strict=True):
@@ -66,7 +66,9 @@ def _share(planned_nodes: Sequence[PlannedNode], left: Mapping[str, int]) -> dic
     if node_count > left.get(resources.NODES, node_count):
         return None
     names = tuple(sorted(name for name in left if name != resources.NODES))
-    shares = [_Share(planned_node, names) for planned_node in planned_nodes]
+    index = planned_nodes[0].weight_group.offering_index
+    counted_types = _count_types(index, names)
+    shares = [_Share(planned_node, names, counted_types) for planned_node in planned_nodes]
     slack = [left[name] for name in names]
     for share in shares:
         share.list_all()
@@ -98,13 +100,25 @@ def _raise_fewest(shares: Sequence["_Share"], slack: list[int]) -> None:
                 heappush(waiting, (share.rank(), place))
 
 
+def _count_types(index: OfferingIndex, names: Sequence[str]) -> list[tuple[PoolInstanceType, Vector]]:
+    """Every type, and what it counts of these resources."""
+    return [(pool_type, _counted(pool_type, names)) for pool_type in index.pool_types]
+
+
+def _counted(pool_type: PoolInstanceType, names: Sequence[str]) -> Vector:
+    return tuple([pool_type.counted(name) for name in names])
+
+
 class _Share:
     """Equal planned nodes, what each of them counts now, and the offerings within that.
 
     ``counted``: in the order of ``names``, the limited resources.
     """
 
-    def __init__(self, planned_node: PlannedNode, names: Sequence[str]) -> None:
+    def __init__(
+        self, planned_node: PlannedNode, names: Sequence[str], counted_types: Sequence[tuple[PoolInstanceType, Vector]]
+    ) -> None:
+        """``counted_types``: see ``_count_types``."""
         self.planned_node = planned_node
         self.node_count = len(planned_node.pods_by_node)
         self._index = planned_node.weight_group.offering_index
@@ -114,9 +128,9 @@ class _Share:
         self._names = names
         self._by_capacity: dict[tuple[int, ...], int] = {}
         self._offerings_by_name: dict[str, int] = {}
-        for pool_type in self._index.pool_types:
+        for pool_type, capacity in counted_types:
             if offerings := pool_type.offerings & self._options:
-                capacity, name = self.counted_of(pool_type), pool_type.instance_type.name
+                name = pool_type.instance_type.name
                 self._by_capacity[capacity] = self._by_capacity.get(capacity, 0) | offerings
                 self._offerings_by_name[name] = self._offerings_by_name.get(name, 0) | offerings
         spot = self._index.by_label.meeting(Requirement(labels.CAPACITY_TYPE, False, frozenset((labels.SPOT,))))
@@ -127,7 +141,7 @@ class _Share:
 
     def counted_of(self, pool_type: PoolInstanceType) -> tuple[int, ...]:
         """What a type counts."""
-        return tuple([pool_type.counted(name) for name in self._names])
+        return _counted(pool_type, self._names)
 
     def taken_from(self, slack: Sequence[int]) -> list[int]:
         return [amount - self.node_count * size for amount, size in zip(slack, self.counted, strict=True)]

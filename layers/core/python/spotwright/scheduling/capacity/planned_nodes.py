@@ -12,7 +12,7 @@ from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
-from spotwright.scheduling.offerings.bit_sets import iterate_bits, to_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits, renumber
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 
@@ -118,8 +118,7 @@ class PlannedNode:
         counts no more. ``numbers``: by offering here, its number there. Limits there do not change.
         """
         options = self.options
-        offerings = to_bits(sorted(numbers[offering] for offering in iterate_bits(options.offerings)))
-        moved = OfferingOptions(offerings, options.label_bits, options.topology_requirements)
+        moved = OfferingOptions(renumber(options.offerings, numbers), options.label_bits, options.topology_requirements)
         node = PlannedNode(group, self.template_index, moved, self.name)
         node.usage, node.pod_counts, node.pods_by_node = self.usage, self.pod_counts, self.pods_by_node
         node.offering = numbers[self.offering]

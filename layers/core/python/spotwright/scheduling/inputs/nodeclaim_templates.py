@@ -27,6 +27,7 @@ class NodeClaimTemplate:
 
     __slots__ = (
         "_allowed_places",
+        "_compatible",
         "_domains",
         "instance_types",
         "known_label_keys",
@@ -53,6 +54,7 @@ class NodeClaimTemplate:
         self.known_label_keys = labels.WELL_KNOWN.union(
             *{tuple(instance_type.requirements.by_key) for instance_type in instance_types}
         )
+        self._compatible: tuple[InstanceType, ...] | None = None
         self._domains: dict[str, frozenset[str]] = {}
         self._allowed_places: dict[tuple[str, str], bool] = {}
 
@@ -67,14 +69,18 @@ class NodeClaimTemplate:
         narrowed = self.requirements.intersection(requirements)
         return NodeClaimTemplate(self.nodepool, narrowed, self.instance_types, self.min_values)
 
-    def compatible_instance_types(self) -> list[InstanceType]:
+    def compatible_instance_types(self) -> Sequence[InstanceType]:
         """Types that meet the NodePool's requirements, as far as the type itself decides."""
-        cache: dict[Requirement, bool] = {}
-        return [
-            instance_type
-            for instance_type in self.instance_types
-            if self._is_compatible(instance_type.requirements.by_key, cache)
-        ]
+        if self._compatible is None:
+            cache: dict[Requirement, bool] = {}
+            self._compatible = tuple(
+                [
+                    instance_type
+                    for instance_type in self.instance_types
+                    if self._is_compatible(instance_type.requirements.by_key, cache)
+                ]
+            )
+        return self._compatible
 
     def _is_compatible(self, stated: Mapping[str, Requirement], cache: dict[Requirement, bool]) -> bool:
         for key, requirement in self.requirements.by_key.items():

@@ -44,11 +44,5 @@ def numbers_in(other: OfferingIndex, index: OfferingIndex) -> list[int]:
     """The numbers that the offerings of ``index`` have in another index of the same templates."""
     if other is index:
         return list(range(len(index.offerings)))
-    number_of = {
-        (pool_type.key, id(offering)): number
-        for number, (pool_type, offering) in enumerate(zip(other.pool_type_of, other.offerings, strict=True))
-    }
-    return [
-        number_of[pool_type.key, id(offering)]
-        for pool_type, offering in zip(index.pool_type_of, index.offerings, strict=True)
-    ]
+    number_of = other.number_of_key
+    return [number_of[key] for key in index.offering_keys]

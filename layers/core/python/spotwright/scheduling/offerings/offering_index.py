@@ -58,6 +58,18 @@ class OfferingIndex:
         return to_bits([number for number, offering in enumerate(self.offerings) if offering.penalty_percent])
 
     @cached_property
+    def offering_keys(self) -> list[tuple[PoolTypeKey, int]]:
+        """What identifies each offering in all indexes of the same templates."""
+        return [
+            (pool_type.key, id(offering)) for pool_type, offering in zip(self.pool_type_of, self.offerings, strict=True)
+        ]
+
+    @cached_property
+    def number_of_key(self) -> dict[tuple[PoolTypeKey, int], int]:
+        """The offerings by what identifies them."""
+        return {key: number for number, key in enumerate(self.offering_keys)}
+
+    @cached_property
     def reserved_offerings(self) -> int:
         """Offerings of capacity reservations."""
         return to_bits([number for number, reservation in enumerate(self.reservation_ids) if reservation])

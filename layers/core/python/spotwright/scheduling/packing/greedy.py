@@ -34,7 +34,8 @@ class GreedyPacker:
 
     ``demand``: what the remaining pods request; ``demand_by_offerings``: the same by the offerings that pods may use;
     ``host_caps``: (class, pods of it that a host may hold); ``awaited_worth``: what pods are worth that may use only
-    some of the offerings; ``empty_class_count``: how many classes have run out of pods.
+    some of the offerings; ``cost_before``: what the remaining pods cost in fractions before the next node;
+    ``empty_class_count``: how many classes have run out of pods.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class GreedyPacker:
         self.demand = self._demand_of(range(len(self.unpacked)))
         self.awaited_worth: dict[int, float] = {}
         self.fractional_nodes: dict[tuple[Vector, float], float] = {}
+        self.cost_before = 0.0
         self._group_classes()
         self._set_offerings(offerings)
 
@@ -139,7 +141,9 @@ class GreedyPacker:
     def _solve_fractional(self) -> None:
         """Shadow prices for the remaining pods; last the price of a host. ``fractional_nodes``: nodes they need."""
         self.most_limited_class, self.host_cap = self._class_needing_most_hosts()
-        self.fractional_packing.solve([*self.demand, self._hosts_needed()])
+        demand = [*self.demand, self._hosts_needed()]
+        self.fractional_packing.solve(demand)
+        self.cost_before = self.fractional_packing.cost(demand)
         self.fractional_nodes = {
             self.capacities_and_prices[k]: node_count for k, node_count in self.fractional_packing.node_counts.items()
         }
@@ -216,7 +220,7 @@ class GreedyPacker:
             before = [*self.demand, self._hosts_needed()]
             after = [amount - packed for amount, packed in zip(before, (*used, hosts), strict=True)]
             self.work_units += _UNITS_PER_LOOKAHEAD
-            saved = self.fractional_packing.cost(before) - self.fractional_packing.cost(after)
+            saved = self.cost_before - self.fractional_packing.cost(after)
             if saved > 0:
                 return saved / price
         shadow_prices = self.fractional_packing.shadow_prices
