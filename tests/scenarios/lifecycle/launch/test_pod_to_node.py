@@ -50,6 +50,20 @@ def test_the_node_carries_what_its_claim_says(world: World) -> None:
     assert claim.metadata.labels[labels.CAPACITY_TYPE] == "spot"
 
 
+def test_the_claim_says_what_was_bought_and_why(world: World) -> None:
+    """`kubectl describe nodeclaim` shows it twice: as a condition, and as an event."""
+    world.deploy(builders.pod("inflate"), 1)
+    world.run(60, until=lambda: bool(world.running_pods()))
+    (claim,) = world.claims()
+    launched = find_condition(claim.conditions, "Launched")
+    assert launched is not None
+    zone = claim.metadata.labels[labels.ZONE]
+    assert launched.message.startswith(f"c5.large spot in {zone} at $0.0")
+    assert "/h. Why: c5.large spot at $0.0" in launched.message
+    told = [event for event in world.cluster.events if event.reason == "Launched" and event.name == claim.name]
+    assert any(launched.message in event.message for event in told)
+
+
 def test_the_same_messages_again_change_nothing(world: World) -> None:
     world.deploy(builders.pod("inflate"), 5)
     world.run(60, until=lambda: len(world.running_pods()) == 5)

@@ -276,6 +276,8 @@ def test_an_expired_claim_goes_by_itself(world: World) -> None:
     world.run(560)
     assert not gone(world, claim)
     assert world.run(720, until=lambda: gone(world, claim))
+    (said,) = [event.message for event in world.cluster.events if event.reason == "Deleting"]
+    assert said.startswith("Deleting the NodeClaim: older than expireAfter since 2026-")
 
 
 def test_a_node_that_the_taint_was_left_on_is_given_back(world: World) -> None:

@@ -150,6 +150,11 @@ DISRUPTION_TERMINATING: Final = EventRow(
     "DisruptionTerminating", _NORMAL, _NODE, "Disrupting {kind}: {reason}",
     when="The node is deleted now because of the disruption that the message names.",
 )
+DELETING_NODECLAIM: Final = EventRow(
+    "Deleting", _NORMAL, ("nodeclaims",), "Deleting the NodeClaim: {details}",
+    when="The NodeClaim is deleted without a disruption: it expired, did not launch or register in time, or its Node or"
+    " its class is gone.",
+)
 TERMINATION_GRACE_PERIOD_EXPIRING: Final = EventRow(
     "TerminationGracePeriodExpiring", _WARNING, ("nodeclaims",), "All pods will be deleted by {deadline}",
     when="A NodeClaim with a terminationGracePeriod is being deleted.",

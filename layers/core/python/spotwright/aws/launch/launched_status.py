@@ -7,15 +7,16 @@ import msgspec
 from spotwright.aws.launch import capacity_reservations, placement
 from spotwright.aws.launch.filters import NodeToLaunch
 from spotwright.model import labels, resources
-from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.ec2.instance_type import PICOUSD, InstanceType
 from spotwright.model.karpenter.nodeclass import NetworkInterface
 from spotwright.model.requirements import Requirements, from_expressions
 
 
 class LaunchedStatus(msgspec.Struct, frozen=True):
-    """What a NodeClaim's status and labels say of its instance."""
+    """What a NodeClaim's status and labels say of its instance. ``description``: what was bought, and why."""
 
     provider_id: str
+    description: str
     labels: dict[str, str]
     capacity: dict[str, int]
     allocatable: dict[str, int]
@@ -49,10 +50,26 @@ def launched_status(
     )
     return LaunchedStatus(
         provider_id=f"aws:///{zone}/{instance_id}",
+        description=_description(instance_type, zone, capacity_type, reservation_id, node.reason),
         labels=dict(sorted((type_labels | dict(node.labels) | offering_labels | reservation_labels).items())),
         capacity=_attached(instance_type.capacity, node, network_interfaces),
         allocatable=_attached(instance_type.allocatable, node, network_interfaces),
     )
+
+
+def _description(instance_type: InstanceType, zone: str, capacity_type: str, reservation_id: str, reason: str) -> str:
+    """Type, capacity type, zone and price of the instance; then why the plan wanted what it asked for."""
+    price = next(
+        (
+            f" at ${offering.price_picousd_per_hour / PICOUSD:.4f}/h"
+            for offering in instance_type.offerings
+            if (offering.zone, offering.capacity_type) == (zone, capacity_type)
+        ),
+        "",
+    )
+    reservation = f" from {reservation_id}" if reservation_id else ""
+    bought = f"{instance_type.name} {capacity_type} in {zone}{reservation}{price}"
+    return f"{bought}. Why: {reason}" if reason else bought
 
 
 def _attached(

@@ -16,7 +16,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
-from spotwright.telemetry import log_lines
+from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_context, log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.parallel import in_parallel
@@ -141,6 +141,14 @@ def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion) -> No
                 nodeclaim=claim.name, nodepool=claim.nodepool, reason=cause.reason, details=cause.message,
             )  # fmt: skip
     ring_next_tick(ports, claim.name, 1, within_seconds=0)
+
+
+def delete_claim_and_say_why(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion, *, now: datetime) -> None:
+    """Delete a claim for which no disruption, notice or refusal of EC2 has an event of its own."""
+    if claim.metadata.deletion_timestamp is None:
+        event = events.DELETING_NODECLAIM(details=cause.message)
+        ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
+    delete_claim(ports, claim, cause)
 
 
 def cordon(ports: LifecyclePorts, node: Node) -> Node:

@@ -26,7 +26,7 @@ from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations, reservations
 from spotwright.workflows.lifecycle.actions import (
-    delete_claim,
+    delete_claim_and_say_why,
     has_disrupted_taint,
     log,
     log_claim,
@@ -128,7 +128,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
         if deletion.reason != "expired":
             registration_health.record_failure(ports, claim, now=now)
         log_line(log, _DELETION_LINES[deletion.reason], nodeclaim=claim.name, details=deletion.message)
-        delete_claim(ports, claim, deletion)
+        delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
     if not claim.is_condition_true("Launched"):
         return _step_launch(ports, claim, now)
@@ -137,7 +137,8 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
     leaving = next((node for node in nodes if node.metadata.deletion_timestamp is not None), None)
     if leaving is not None and not other_claims(ports, claim):
         log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=leaving.name)
-        delete_claim(ports, claim, Deletion("node_deleted", f"Node {leaving.name} was deleted"))
+        deletion = Deletion("node_deleted", f"Node {leaving.name} was deleted")
+        delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
     if not claim.is_condition_true("Registered"):
         return _step_registration(ports, claim, nodes, now)
@@ -251,7 +252,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
     """An initialized claim: nominations, tags, pod events, Consolidatable; a taint without a command is removed."""
     deletion = reservations.step_reservations(ports, claim, node)
     if deletion is not None:
-        delete_claim(ports, claim, deletion)
+        delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
     binding = nominations.await_binding(ports, claim, node, now)
     tagging = tag_instance(ports, claim, claim.node_name, now)

@@ -24,6 +24,7 @@ from spotwright.workflows.lifecycle.actions import (
     assigned_instances,
     claims_by_name,
     delete_claim,
+    delete_claim_and_say_why,
     log,
     request_planning,
     ring_lifecycle,
@@ -147,7 +148,7 @@ def _write_claim(
         "allocatable": resources.text(launched.allocatable),
     }
     ports.cluster.patch_status("nodeclaims", claim.metadata.without_resource_version(), claim_status)
-    update_conditions(ports, claim, [true_condition("Launched")], now=now)
+    update_conditions(ports, claim, [true_condition("Launched", launched.description)], now=now)
 
 
 def _log_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: datetime) -> None:
@@ -183,11 +184,13 @@ def _delete_unlaunched(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> 
             continue
         error = row.failure or "EC2 launched no instance"
         reason = "insufficient_capacity" if row.insufficient_capacity else "nodeclass_not_ready"
+        log_line(log, log_lines.FAILED_LAUNCHING_NODECLAIM, nodeclaims=[name], reason=reason, error=error)
         if row.insufficient_capacity:
             event = events.INSUFFICIENT_CAPACITY(nodeclaim=name, reason=error)
             ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
-        log_line(log, log_lines.FAILED_LAUNCHING_NODECLAIM, nodeclaims=[name], reason=reason, error=error)
-        delete_claim(ports, claim, Deletion(reason, error))
+            delete_claim(ports, claim, Deletion(reason, error))
+        else:
+            delete_claim_and_say_why(ports, claim, Deletion(reason, error), now=now)
         deleted += 1
     if deleted:
         request_planning(ports, delay_seconds=0 if row.offerings_closed else REPLAN_SECONDS)

@@ -144,7 +144,7 @@ def _launch_row(decision: Decision, launch: Launch, now: datetime) -> LaunchRow:
 
 def _to_launch(node: NewNode) -> NewNode:
     """The node without what grows with its pods and only explains it, which the decision has."""
-    return msgspec.structs.replace(node, pods=(), reason="", alternatives=(), relaxed_preferences=(), usage=())
+    return msgspec.structs.replace(node, pods=(), alternatives=(), relaxed_preferences=(), usage=())
 
 
 def _create_command(ports: LifecyclePorts, decision: Decision, disruption: Disruption, now: datetime) -> None:
