@@ -4,7 +4,7 @@ Source: Karpenter v1.14 ``pkg/controllers/disruption/consolidation.go`` and ``Wo
 ``pkg/cloudprovider/types.go``.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,10 @@ from spotwright.scheduling.plan import NewNode
 # fewer, each replacement would go to the cheapest pool, whose capacity is interrupted first.
 SPOT_TO_SPOT_TYPES: Final = 15
 _PRECEDENCE: Final = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
+
+
+type SpotPool = tuple[str, str]
+"""An instance type and a zone: a pool of spot capacity."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -63,6 +67,41 @@ def admits(requirements: Requirements, offering: Offering) -> bool:
     if offering.capacity_type == labels.RESERVED:
         own[labels.RESERVATION_ID] = offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
     return all(key not in requirements or requirements.get(key).has(value) for key, value in own.items())
+
+
+def in_pools(node: NewNode, types: Sequence[InstanceType], is_allowed: Callable[[SpotPool], bool]) -> list[NewNode]:
+    """The node, to be launched on spot in these pools alone: without the types that have others, or without the zones.
+
+    Empty where no pool is allowed. On-demand offerings stay.
+    """
+    pools = _spot_pools(node, types)
+    others = {pool for pool in pools if not is_allowed(pool)}
+    if not others:
+        return [node] if pools else []
+    type_names, zones = {name for name, _ in others}, {zone for _, zone in others}
+    choices = list[NewNode]()
+    if names := {name for name, _ in pools} - type_names:
+        kept_types = tuple(name for name in node.instance_types if name in names)
+        choices.append(msgspec.structs.replace(node, instance_types=kept_types))
+    if kept_zones := tuple(sorted({zone for _, zone in pools} - zones)):
+        requirements = narrow(node.requirements, {labels.ZONE: kept_zones})
+        choices.append(msgspec.structs.replace(node, requirements=requirements, zones=kept_zones))
+    return choices
+
+
+def _spot_pools(node: NewNode, types: Iterable[InstanceType]) -> list[SpotPool]:
+    """The pools in which a launch of the node may end up now."""
+    requirements, names = from_expressions(node.requirements), set(node.instance_types)
+    return [
+        (instance_type.name, offering.zone)
+        for instance_type in types
+        if instance_type.name in names
+        for offering in instance_type.offerings
+        if offering.available
+        and offering.capacity_type == labels.SPOT
+        and (not node.zones or offering.zone in node.zones)
+        and admits(requirements, offering)
+    ]
 
 
 def restrict(node: NewNode, options: Sequence[Option]) -> NewNode:

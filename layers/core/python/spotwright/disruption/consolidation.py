@@ -18,7 +18,7 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import UNDERUTILIZED
-from spotwright.disruption import blockers, cheaper_nodes, emptiness, simulation
+from spotwright.disruption import blockers, cheaper_nodes, emptiness, simulation, spot_return
 from spotwright.disruption.candidates import (
     Blocked,
     Candidate,
@@ -338,6 +338,8 @@ def _replacements(group: Group, snapshot: Snapshot, prices: Prices) -> tuple[New
     for node in group.new_nodes:
         # Each may cost more than planned by its share of the saving, so that all together stay cheaper.
         most = Fraction(price * node.price_picousd_per_hour, planned) if planned else Fraction(price)
+        if not are_spot:
+            node = spot_return.in_healthy_pools(node, prices.types(node), snapshot)
         options = cheaper_nodes.launch_options(node, prices.types(node))
         becomes_spot = any(option.capacity_type == labels.SPOT for option in options)
         options = [option for option in options if option.worst_price < most]
@@ -347,7 +349,8 @@ def _replacements(group: Group, snapshot: Snapshot, prices: Prices) -> tuple[New
                 return narrowed
             options = narrowed
         if not options:
-            return "Can't replace with a cheaper node"
+            held_back = "" if are_spot else spot_return.describe_trouble(group.new_nodes, snapshot)
+            return f"Can't replace with a cheaper node{held_back}"
         if lacking := cheaper_nodes.lacking_min_values(node, options):
             return f"Can't replace with a cheaper node: {lacking}"
         restricted.append(cheaper_nodes.restrict(node, options))

@@ -5,7 +5,7 @@ instances at once. It is acted on as the NodePool's annotation says, within the 
 these name, and only so often, so that a storm of recommendations churns no fleet.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -22,7 +22,7 @@ from spotwright.disruption.candidates import (
     marked_candidates,
     within_budgets,
 )
-from spotwright.disruption.cheaper_nodes import Option
+from spotwright.disruption.cheaper_nodes import Option, SpotPool
 from spotwright.disruption.prices import Prices
 from spotwright.disruption.simulation import Group, Simulation
 from spotwright.model import labels
@@ -30,7 +30,6 @@ from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import RebalancePolicy
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.model.requirements import from_expressions
 from spotwright.model.snapshot import OfferingHistory, Snapshot
 from spotwright.scheduling.plan import NewNode, Plan
 
@@ -43,9 +42,6 @@ LEAST_NODES: Final = 2
 WINDOW_MS: Final = 60 * 60 * 1000
 # Budgets can name none but these; the strictest counts.
 _BUDGET_REASONS: Final = (EMPTY, DRIFTED, UNDERUTILIZED)
-
-type Pool = tuple[str, str]
-"""An instance type and a zone: a spot capacity pool."""
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -201,7 +197,7 @@ def _accept(trial: Simulation, snapshot: Snapshot, prices: Prices) -> tuple[list
     return replacements, refused
 
 
-def _replace(group: Group, histories: Mapping[Pool, OfferingHistory], prices: Prices) -> tuple[NewNode, ...] | str:
+def _replace(group: Group, histories: Mapping[SpotPool, OfferingHistory], prices: Prices) -> tuple[NewNode, ...] | str:
     """The new nodes of a group, to be launched only in better pools; or why there are none."""
     left = {_pool_of(candidate.claim) for candidate in group.candidates}
     compares = any(candidate.pool.rebalance_policy != RebalancePolicy.REPLACE for candidate in group.candidates)
@@ -209,7 +205,7 @@ def _replace(group: Group, histories: Mapping[Pool, OfferingHistory], prices: Pr
     planned = sum(node.price_picousd_per_hour for node in group.new_nodes)
     price = sum(candidate.price for candidate in group.candidates) * (100 + PRICE_MARGIN_PERCENT)
 
-    def is_better(pool: Pool) -> bool:
+    def is_better(pool: SpotPool) -> bool:
         return pool not in left and (not compares or _weight(pool, histories) < least)
 
     replaced = list[NewNode]()
@@ -217,7 +213,7 @@ def _replace(group: Group, histories: Mapping[Pool, OfferingHistory], prices: Pr
         most = Fraction(price * node.price_picousd_per_hour, planned * 100) if planned else Fraction(price, 100)
         choices = [
             (elsewhere, options)
-            for elsewhere in _avoid(node, prices, is_better)
+            for elsewhere in cheaper_nodes.in_pools(node, prices.types(node), is_better)
             if (options := _options(elsewhere, prices, most if compares else None))
         ]
         if not choices:
@@ -235,39 +231,6 @@ def _options(node: NewNode, prices: Prices, most: Fraction | None) -> list[Optio
     return [option for option in options if most is None or option.worst_price <= most]
 
 
-def _avoid(node: NewNode, prices: Prices, is_better: Callable[[Pool], bool]) -> list[NewNode]:
-    """The node, to be launched in better pools alone: without types, or without zones; empty where none is better."""
-    pools = _pools(node, prices)
-    worse = {pool for pool in pools if not is_better(pool)}
-    if not worse:
-        return [node]
-    types, zones = {name for name, _ in worse}, {zone for _, zone in worse}
-    names = tuple(name for name in node.instance_types if name not in types)
-    kept = tuple(sorted({zone for _, zone in pools} - zones))
-    choices = list[NewNode]()
-    if names:
-        choices.append(msgspec.structs.replace(node, instance_types=names))
-    if kept:
-        requirements = cheaper_nodes.narrow(node.requirements, {labels.ZONE: kept})
-        choices.append(msgspec.structs.replace(node, requirements=requirements, zones=kept))
-    return choices
-
-
-def _pools(node: NewNode, prices: Prices) -> list[Pool]:
-    """The spot pools in which a launch of the node may end up now."""
-    requirements, names = from_expressions(node.requirements), set(node.instance_types)
-    return [
-        (instance_type.name, offering.zone)
-        for instance_type in prices.types(node)
-        if instance_type.name in names
-        for offering in instance_type.offerings
-        if offering.available
-        and offering.capacity_type == labels.SPOT
-        and (not node.zones or offering.zone in node.zones)
-        and cheaper_nodes.admits(requirements, offering)
-    ]
-
-
 def _nothing_better(compares: bool) -> str:
     if compares:
         return (
@@ -277,16 +240,16 @@ def _nothing_better(compares: bool) -> str:
     return "rebalance recommendation: no other spot offering has room for its pods"
 
 
-def _by_pool(snapshot: Snapshot) -> dict[Pool, OfferingHistory]:
+def _by_pool(snapshot: Snapshot) -> dict[SpotPool, OfferingHistory]:
     return {(history.instance_type, history.zone): history for history in snapshot.offering_histories}
 
 
-def _weight(pool: Pool, histories: Mapping[Pool, OfferingHistory]) -> int:
+def _weight(pool: SpotPool, histories: Mapping[SpotPool, OfferingHistory]) -> int:
     history = histories.get(pool)
     return interruption_history.weight(history) if history else 0
 
 
-def _pool_of(claim: NodeClaim) -> Pool:
+def _pool_of(claim: NodeClaim) -> SpotPool:
     return claim.metadata.labels.get(labels.INSTANCE_TYPE, ""), claim.metadata.labels.get(labels.ZONE, "")
 
 
