@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.fields import ConfigError, Fields, show
 from spotwright.errors import InvalidRequest
-from spotwright.settings import catalog_settings, decision_settings
+from spotwright.settings import PROVISIONER, catalog_settings, decision_settings
 from spotwright.workflows.install.preflight.checks import CHECKS
 
 #: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
@@ -69,7 +69,12 @@ class Cluster:
     def environment(self) -> dict[str, object]:
         """The cluster as the functions' environment names it; empty fields are left out to save room."""
         own = {name: value for name, value in self.settings.items() if name in SETTINGS}
-        return {"nodeRoles": list(self.node_roles), **({"settings": own} if own else {})}
+        skipped = [check for check in self.skip_checks if check == PROVISIONER]
+        return {
+            "nodeRoles": list(self.node_roles),
+            **({"skipChecks": skipped} if skipped else {}),
+            **({"settings": own} if own else {}),
+        }
 
     @property
     def forwarder_settings(self) -> dict[str, str]:

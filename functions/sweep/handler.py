@@ -34,7 +34,7 @@ TROUBLE_METRICS = (
 
 logger = Logger()
 metrics = Metrics()
-write_library_lines(logger)
+write_library_lines(logger, "spotwright.sweep")
 
 
 @logger.inject_lambda_context
@@ -73,6 +73,8 @@ def _report(cluster: str, kind: str, result: SweepResult) -> None:
         add_metric(metrics, telemetry.OLDEST_PENDING_POD_SECONDS, result.oldest_pending_seconds)
     if result.nodepools_not_ready:
         add_metric(metrics, telemetry.NODEPOOLS_NOT_READY, result.nodepools_not_ready)
+    if result.other_provisioner:
+        add_metric(metrics, telemetry.OTHER_PROVISIONERS, 1)
     if result.forwarder_silent:
         add_metric(metrics, telemetry.FORWARDER_SILENT, 1)
     if kind == "poll" and result.nodes_by_capacity_type:

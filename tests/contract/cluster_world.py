@@ -52,6 +52,10 @@ class World(ABC):
     def add_buffers(self) -> None:
         """Buffers spare (two pods), shared (a fifth of a Deployment of ten) and lost (of a template that is not)."""
 
+    @abstractmethod
+    def run_karpenter(self) -> None:
+        """A Deployment karpenter/karpenter that wants a pod, as Karpenter's chart labels it."""
+
     def pod(self, node: str = "") -> Pod:
         """A pod that no scheduler cares about, on ``node`` or waiting."""
         name = f"pod-{next(NUMBERS)}"
@@ -105,10 +109,25 @@ class FakeWorld(World):
         for buffer in (spare, shared, lost):
             self._fake.put("capacitybuffers", buffer)
 
+    def run_karpenter(self) -> None:
+        self._fake.karpenter = "Deployment karpenter/karpenter"
+
 
 class RealWorld(World):
     def __init__(self, stack: Stack, port: ClusterPort) -> None:
         self._stack, self.port = stack, port
+
+    def run_karpenter(self) -> None:
+        labeled = {"app.kubernetes.io/name": "karpenter"}
+        pod = {"schedulerName": "nobody", "containers": [{"name": "controller", "image": "pause"}]}
+        spec = {"selector": {"matchLabels": labeled}, "template": {"metadata": {"labels": labeled}, "spec": pod}}
+        metadata = {"name": "karpenter", "namespace": "karpenter", "labels": labeled}
+        self._apply(
+            [
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter"}},
+                {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec},
+            ]
+        )
 
     def add_node(self, name: str) -> None:
         node = {

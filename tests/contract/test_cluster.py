@@ -360,3 +360,24 @@ def test_an_event_never_raises(world: World) -> None:
     for _ in range(2):
         world.port.record_event("nodeclaims", nodeclaim.metadata, event, now=datetime.now(UTC))
     world.port.record_event("nodeclaims", ObjectMeta("Not A Name!"), event, now=datetime.now(UTC))
+
+
+def test_karpenter_is_seen_once_it_runs(world: World) -> None:
+    assert world.port.running_karpenter(now=datetime.now(UTC)) == ""
+    world.run_karpenter()
+    assert world.port.running_karpenter(now=datetime.now(UTC)) == "Deployment karpenter/karpenter"
+
+
+def test_the_holder_of_karpenters_lease_is_seen(real: tuple[Stack, KubernetesCluster]) -> None:
+    stack, port = real
+    stack.kubectl("delete", "deployment", "karpenter", "-n", "karpenter", "--wait", "--ignore-not-found")
+    renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "karpenter-leader-election", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "karpenter-1", "renewTime": renewed, "leaseDurationSeconds": 15},
+    }  # fmt: skip
+    stack.kubectl("apply", "-f", "-", input=json.dumps(lease))
+    found = port.running_karpenter(now=datetime.now(UTC))
+    stack.kubectl("delete", "lease", "karpenter-leader-election", "-n", "kube-system")
+    assert found == "the holder of Lease kube-system/karpenter-leader-election"

@@ -446,3 +446,10 @@ def test_a_function_that_is_told_of_another_cells_table_learns_there(
     ports.state.commit(expected_version=0, key="k")
     assert {row["pk"]["S"] for row in client.scan(TableName=first)["Items"]} == {"offering"}
     assert {row["pk"]["S"] for row in client.scan(TableName=own)["Items"]} == {"two"}
+
+
+def test_who_else_provisions_nodes_is_noted_until_it_has_gone(state: StatePort) -> None:
+    assert state.cluster().other_provisioner == ""
+    for name in ("Deployment karpenter/karpenter", ""):
+        state.set_other_provisioner(name)
+        assert state.cluster().other_provisioner == name

@@ -107,6 +107,11 @@ def a_node_without_heartbeats(functions: Functions) -> str:
     return functions.poll()
 
 
+def karpenter_as_well(functions: Functions) -> str:
+    functions.world.cluster.karpenter = "Deployment karpenter/karpenter"
+    return functions.poll()
+
+
 def many_orphans(functions: Functions) -> str:
     world = functions.world
     tags = {
@@ -165,6 +170,7 @@ OWN: dict[str, Callable[[Functions], str]] = {
     "PodsPendingLong": a_pod_waits,
     "NodePoolsNotReady": a_nodepool_is_not_ready,
     "ForwarderSilent": a_node_without_heartbeats,
+    "OtherProvisioner": karpenter_as_well,
     "OrphansRefused": many_orphans,
     "DisruptionBreakerOpen": an_open_breaker,
     "LaunchesHeldBack": a_ceiling,

@@ -105,6 +105,9 @@ SCENARIOS = {
     "scenarios/lifecycle/disruption/test_rebalance.py": (
         "the_node_is_replaced_in_a_better_pool_before_it_goes_and_the_decision_says_why",
     ),
+    "scenarios/lifecycle/disruption/test_other_provisioner.py": (
+        "while_karpenter_runs_nothing_is_launched_or_disrupted_and_it_goes_on_after_that",
+    ),
     "scenarios/lifecycle/disruption/test_node_repair.py": (
         "too_many_unhealthy_nodes_are_all_kept_and_it_is_said_until_fewer_are",
     ),

@@ -75,6 +75,7 @@ NOT_STATED: dict[Field, str] = {
     (ResourceUsage, "requested"): YOUNGER,
     (ClusterRow, "planner_until"): YOUNGER,
     (ClusterRow, "launched"): YOUNGER,
+    (ClusterRow, "other_provisioner"): YOUNGER,
     (HeldBackNodes, "node_pool"): YOUNGER,
     (HeldBackNodes, "nodes"): YOUNGER,
     (HeldBackNodes, "setting"): YOUNGER,

@@ -21,15 +21,21 @@ from spotwright.model.snapshot import (
 
 type RawSettings = Mapping[str, str | int | float | bool]
 
+# The check for others that provision nodes in the cluster: of the preflight, the installation and the sweep.
+PROVISIONER: Final = "provisioner"
 QUEUES = ("provision", "lifecycle", "notices", "catalog", "disrupt", "sweep")
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """One cluster of the cell: the roles to assume, the node roles it may pass, and Karpenter's settings."""
+    """One cluster of the cell: the roles to assume, the node roles it may pass, and Karpenter's settings.
+
+    ``skip_checks``: those of its checks that do not apply, of which PROVISIONER alone matters to functions.
+    """
 
     read_role_arn: str
     act_role_arn: str
     node_roles: tuple[str, ...] = ()
+    skip_checks: tuple[str, ...] = ()
     settings: dict[str, str | int | float | bool] = {}
 
 

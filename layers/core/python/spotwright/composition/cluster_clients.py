@@ -25,10 +25,11 @@ from spotwright.adapters.aws.shipped_cluster_state import ShippedClusterState
 from spotwright.adapters.aws.sqs import SqsDoorbells
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.adapters.other_provisioners import OtherProvisioners
 from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.snapshot import Settings
-from spotwright.settings import Environment
+from spotwright.settings import PROVISIONER, Environment
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -89,6 +90,11 @@ class ClusterClients:
     @cached_property
     def cluster(self) -> KubernetesCluster:
         return KubernetesCluster(self._name, _transport(self.facts, self.role_arn))
+
+    @cached_property
+    def other_provisioners(self) -> OtherProvisioners:
+        is_looked_for = PROVISIONER not in self._cluster_environment.skip_checks
+        return OtherProvisioners(self.cluster, self.facts, is_looked_for=is_looked_for)
 
     @cached_property
     def ec2(self) -> Ec2:

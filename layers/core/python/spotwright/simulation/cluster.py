@@ -64,6 +64,8 @@ class FakeCluster:
         self.detaching: set[str] = set()
         self.events: list[RecordedEvent] = []
         self._recorded_at: dict[str, datetime] = {}
+        # The Deployment or Lease that shows that Karpenter runs.
+        self.karpenter = ""
 
     # Users, kubelets and controllers
 
@@ -108,6 +110,10 @@ class FakeCluster:
         return self._objects[kind].get(key)
 
     # Reads
+
+    def running_karpenter(self, *, now: datetime) -> str:
+        self._effects.before_read("cluster", "running_karpenter")
+        return self.karpenter
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
         self._effects.before_read("cluster", "pods_of_node" if node else "pending_pods" if pending else "pods")

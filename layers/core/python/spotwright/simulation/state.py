@@ -131,6 +131,10 @@ class FakeState:
                 ),
             )
 
+    def set_other_provisioner(self, name: str) -> None:
+        with self._effects.record("state", "set_other_provisioner", name):
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, other_provisioner=name)
+
     def create(self, row: Row) -> bool:
         key = sort_key(row)
         if key in self.rows:

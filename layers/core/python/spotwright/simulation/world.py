@@ -5,6 +5,7 @@ forwarder rings for pending pods and for claims and nodes that change, and write
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from spotwright.errors import ApiError
@@ -35,6 +36,16 @@ MINUTE: Final = 60
 MAX_ROUNDS: Final = 100
 
 
+class FakeOtherProvisioners:
+    """See OtherProvisionerPort."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    def running(self, *, now: datetime) -> str:
+        return self._cluster.running_karpenter(now=now)
+
+
 class World:
     """Ports of one cluster, all of them fakes, and time to let things happen.
 
@@ -47,6 +58,7 @@ class World:
         self.effects = Effects(self.clock)
         self.cluster = FakeCluster(cluster, self.clock, self.effects)
         self.cluster_state = FakeClusterState(self.cluster, self.clock, self.effects)
+        self.other_provisioners = FakeOtherProvisioners(self.cluster)
         self.ec2 = FakeEc2(cluster, self.clock, self.effects)
         self.state = FakeState(cluster, self.effects)
         self.blobs = FakeBlobs(cluster, self.effects)

@@ -61,6 +61,14 @@ BLOCKED_BY_BREAKER: Final = EventRow(
     "Disruption is stopped until {until}: {reason}; `spotwright resume` ends the stop",
     when="More nodes were disrupted in ten minutes than BREAKER_PERCENT allows, and disruption has stopped itself.",
 )
+OTHER_PROVISIONER: Final = EventRow(
+    "OtherProvisioner", _WARNING, ("nodepools",),
+    "{name} manages the NodePools, too: Spotwright launches nothing for pods, disrupts nothing by choice, and leaves"
+    " NodeClaims alone that it did not launch",
+    when="Karpenter, or EKS Auto Mode, was found running in the cluster.",
+    remedy="Stop one of the two: scale Karpenter's Deployment to 0, or `spotwright uninstall --hand-back`.",
+    repeat_after=timedelta(minutes=10),
+)
 ZONAL_SHIFT_ACTIVE: Final = EventRow(
     "ZonalShiftActive", _WARNING, ("nodepools",),
     "The cluster's traffic is shifted away from zone {zone}: no node is launched in it",

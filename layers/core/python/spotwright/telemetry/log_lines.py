@@ -287,6 +287,15 @@ EVALUATED_DISRUPTION: Final = LogLine(
     when="Disruption was evaluated, or a proposal was validated; `obstacle` says why nothing may be disrupted at all,"
     " `details` what a consolidation is worth, or why nodes stay.",
 )
+FOUND_OTHER_PROVISIONER: Final = LogLine(
+    _WARNING, "another provisioner runs in the cluster", ("cluster", "provisioner"),
+    when="Karpenter, or EKS Auto Mode, began to run in a cluster that Spotwright is installed in.",
+    remedy="Stop one of the two; until then nothing is launched for pods and nothing disrupted by choice.",
+)
+OTHER_PROVISIONER_GONE: Final = LogLine(
+    _INFO, "the other provisioner has gone", ("cluster", "provisioner"),
+    when="It does not run any more: launches and disruption go on, and its NodeClaims are taken over.",
+)
 SWEPT: Final = LogLine(
     _INFO, "swept cluster for missed work", ("cluster", "doorbell", "result"),
     when="A sweep (`poll` or `full`) compared what there is with what there should be, and sent a"

@@ -256,6 +256,18 @@ CLUSTER_STATE_AGE_SECONDS: Final = Metric(
     "From the time a cluster state was taken to the plan that reads it.",
     counted=(lines.READ_CLUSTER_STATE,), counted_field="seconds",
 )
+OTHER_PROVISIONERS: Final = Metric(
+    "OtherProvisioners", _COUNT, ("sweep",),
+    "1, once a minute, while Karpenter or EKS Auto Mode runs in the cluster as well; else no value.",
+    alarm=Alarm(
+        "OtherProvisioner", 2,
+        "{subject}: Karpenter or EKS Auto Mode runs in the cluster as well. Spotwright launches nothing for pods and"
+        " disrupts nothing by choice until one of the two has gone; NodeClaims that it did not launch are left alone.",
+        "kubectl get events --field-selector reason=OtherProvisioner -A names it. Stop it, or: spotwright uninstall"
+        " --hand-back --cluster {subject}.",
+        statistic="Maximum",
+    ),
+)
 FORWARDER_SILENT: Final = Metric(
     "ForwarderSilent", _COUNT, ("sweep",),
     "1, once a minute, while nodes are Ready that may run the forwarder, and it writes no heartbeat; else no value.",

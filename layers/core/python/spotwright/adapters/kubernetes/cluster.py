@@ -29,6 +29,7 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
 )
 from spotwright.adapters.kubernetes.conditions import write_conditions
 from spotwright.adapters.kubernetes.events import EventRecorder
+from spotwright.adapters.kubernetes.karpenter import running_karpenter
 from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict, NotFound, Throttled
 from spotwright.model import labels
@@ -169,6 +170,9 @@ class KubernetesCluster:
     def namespaces(self) -> dict[str, dict[str, str]]:
         listed = self._list("/api/v1/namespaces", decode_metadata)
         return {metadata.name: metadata.labels for metadata in listed}
+
+    def running_karpenter(self, *, now: datetime) -> str:
+        return running_karpenter(self._api, now=now)
 
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
         return decode_nodeclaim_strict(self._api.call("POST", _PATHS["nodeclaims"], body=encode_nodeclaim(claim)))

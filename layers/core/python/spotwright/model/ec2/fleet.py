@@ -91,6 +91,7 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     cluster_security_group: str = ""
     arn: str = ""
     dns_ip: str = ""
+    is_auto_mode: bool = False
 
     @property
     def partition(self) -> str:

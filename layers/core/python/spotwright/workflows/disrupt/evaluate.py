@@ -2,8 +2,8 @@
 
 A proposal may come of the cluster state that the forwarder ships. Before the commit what it is about is read from the
 API server: a state alone disrupts nothing, and no forwarder is needed.
-While an API does not answer, a launch is under way, there is no catalog, the breaker is open or the cluster is paused,
-nothing is proposed, and no proposal is committed.
+While an API does not answer, a launch is under way, there is no catalog, the breaker is open, the cluster is paused or
+another provisioner runs in it, nothing is proposed, and no proposal is committed.
 """
 
 from collections.abc import Iterable

@@ -11,10 +11,11 @@ from functools import partial
 import msgspec
 
 from spotwright.errors import ApiError, InvalidRequest, NotFound, Unavailable
+from spotwright.settings import PROVISIONER
 from spotwright.workflows.install.forwarder_pods import await_credentials
 from spotwright.workflows.install.node_access import NodeRole, ReleasedEntries, admit_nodes, release_entries
 from spotwright.workflows.install.patience import RETRY_SECONDS, retry
-from spotwright.workflows.install.preflight.checks import PROVISIONER, running_karpenter
+from spotwright.workflows.install.preflight.checks import running_karpenter
 from spotwright.workflows.install.preflight.workloads import read_workloads
 from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, NodeAccessPort, ObjectPort
 

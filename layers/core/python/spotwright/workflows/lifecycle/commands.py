@@ -27,6 +27,7 @@ from spotwright.workflows.lifecycle.actions import (
     uncordon,
     update_conditions,
 )
+from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
@@ -194,15 +195,16 @@ def _finish(ports: LifecyclePorts, row: CommandRow, phase: str) -> CommandRow:
 
 
 def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]:
-    """The candidates that still exist with the uid of the decision and are not being deleted."""
+    """The candidates that still exist with the uid of the decision, are not being deleted, and may be touched."""
     nodeclaims = (ports.cluster.nodeclaim(name) for name in row.candidates)
-    return tuple(
+    there = (
         claim
         for claim in nodeclaims
         if claim is not None
         and claim.metadata.uid == row.candidate_uids.get(claim.name)
         and claim.metadata.deletion_timestamp is None
     )
+    return not_left_alone(ports, there)
 
 
 def _next(row: CommandRow, now: datetime) -> int:

@@ -16,6 +16,7 @@ from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.cluster_state import ClusterStatePort
 from spotwright.workflows.ports.doorbells import Doorbell, DoorbellPort
 from spotwright.workflows.ports.ec2 import Ec2Port
+from spotwright.workflows.ports.provisioners import OtherProvisionerPort
 from spotwright.workflows.ports.state import BlobPort, InstanceCatalogPort, StatePort
 
 URGENT_QUEUES: Final = frozenset({"notices", "provision"})
@@ -67,6 +68,10 @@ class GatheringPorts:
     @property
     def ec2(self) -> Ec2Port:
         return self.ports.ec2
+
+    @property
+    def other_provisioners(self) -> OtherProvisionerPort:
+        return self.ports.other_provisioners
 
     @property
     def state(self) -> StatePort:

@@ -40,6 +40,7 @@ from spotwright.workflows.lifecycle.actions import (
 from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import proceed
+from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
@@ -200,7 +201,8 @@ def _read_claims(ports: LifecyclePorts, instances: Sequence[str]) -> ClaimsByIns
     unassigned = [id for id in instances if id not in found and _may_be_ours(ports, id)]
     if unassigned:
         claims += [claim for claim in ports.cluster.nodeclaims() if instance_id(claim.provider_id) in unassigned]
-    managed = {instance_id(claim.provider_id): claim for claim in claims if claim.is_managed}
+    touchable = not_left_alone(ports, (claim for claim in claims if claim.is_managed))
+    managed = {instance_id(claim.provider_id): claim for claim in touchable}
     return ClaimsByInstance(managed, frozenset(unassigned))
 
 

@@ -43,6 +43,7 @@ from spotwright.workflows.lifecycle.actions import (
 )
 from spotwright.workflows.lifecycle.launch.adoption import adopt_claim
 from spotwright.workflows.lifecycle.launch.phases import advance
+from spotwright.workflows.lifecycle.other_provisioners import is_left_alone
 from spotwright.workflows.lifecycle.status import registration_health
 from spotwright.workflows.lifecycle.tagging import tag_instance
 from spotwright.workflows.lifecycle.termination.finalizer import finalize
@@ -71,7 +72,7 @@ def step_nodeclaim(
     Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again.
     """
     claim = ports.cluster.nodeclaim(name)
-    if claim is None or not claim.is_managed:
+    if claim is None or not claim.is_managed or is_left_alone(ports, claim, now=now):
         return
     with log_claim(claim):
         _step(ports, claim, to_terminate, now, ticks, node)

@@ -46,9 +46,9 @@ NODES_TOLD: Final = 20
 def repair_nodes(ports: LifecyclePorts, *, now: datetime) -> None:
     """Repair every Node that is due and may be repaired, and ring for those that are due soon.
 
-    Nothing is repaired while the cluster is paused, when nothing would be launched instead.
+    Nothing is repaired while the cluster is paused or another provisioner runs, when nothing would be launched instead.
     """
-    if ports.state.cluster().paused:
+    if ports.state.cluster().held_by:
         return
     nodes, statuses = ports.cluster.nodes(), ports.ec2.unhealthy_instances()
     _report_statuses(ports, nodes, statuses, now)

@@ -76,6 +76,10 @@ class ClusterPort(Protocol):
         """The labels of every namespace, by its name."""
         ...
 
+    def running_karpenter(self, *, now: datetime) -> str:
+        """The Deployment or Lease that shows that Karpenter runs in the cluster; "" = there is neither."""
+        ...
+
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
         """Create with finalizer, owner and labels as given; AlreadyExists (a Conflict) is raised, not swallowed."""
         ...

@@ -130,7 +130,8 @@ class ClusterRow(msgspec.Struct, frozen=True):
     """The commit point. ``head`` and ``pending_decisions`` are S3 keys of decision bodies; ``pending_decisions``:
     committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
     until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it. ``launched``:
-    what was decided to be launched in the last hour in which anything was, by minute, oldest first."""
+    what was decided to be launched in the last hour in which anything was, by minute, oldest first.
+    ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
 
     cluster: str
     version: int = 0
@@ -139,9 +140,19 @@ class ClusterRow(msgspec.Struct, frozen=True):
     planning_requests: int = msgspec.field(default=0, name="requested")
     served_requests: int = msgspec.field(default=0, name="served")
     paused: bool = False
+    other_provisioner: str = ""
     planner_until: int = 0
     launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1
+
+    @property
+    def held_by(self) -> str:
+        """Why nothing is launched for pods and nothing disrupted by choice; "" = both go on."""
+        if self.paused:
+            return "the cluster is paused; `spotwright resume` ends it"
+        if self.other_provisioner:
+            return f"{self.other_provisioner} manages the NodePools, too; this ends a minute after that has gone"
+        return ""
 
 
 type Row = LaunchRow | CommandRow | NoticeRow | NominationRow

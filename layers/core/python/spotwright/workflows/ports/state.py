@@ -54,6 +54,10 @@ class StatePort(Protocol):
         """Take a decision's key out of ``pending_decisions``; no error when it is not there."""
         ...
 
+    def set_other_provisioner(self, name: str) -> None:
+        """Note who else provisions nodes in the cluster; "" = nobody does any more."""
+        ...
+
     def create(self, row: Row) -> bool:
         """Put if absent; False when it existed."""
         ...

@@ -114,7 +114,7 @@ def _plan_rounds(
     state = ports.state
     for attempt in range(COMMIT_ATTEMPTS):
         row = state.cluster()
-        if row.paused:
+        if row.held_by:
             state.end_planning(WORK, until=until)
             return
         if row.served_requests < row.planning_requests:

@@ -36,6 +36,9 @@ def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
     _ring_nodes(ports, claims)
     if not claims and not instances:
         return SweepResult()
+    if ports.state.cluster().other_provisioner:
+        # The others may be of claims that do not name them yet.
+        instances = tuple(instance for instance in instances if labels.LAUNCH_TAG in instance.tags)
     orphans = orphans_of(instances, rows, claims, now=now)
     if orphans.to_terminate:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "instance", orphan.id) for orphan in orphans.to_terminate])

@@ -4,6 +4,7 @@ The poll reads little and runs every minute, and every few seconds while no forw
 else wakes a function). The full sweep compares everything. Neither writes to the cluster or to EC2.
 """
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -27,10 +28,14 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect
 from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_REPAIR, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.planning.cluster_state import read_cluster_state
 from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import RUNG_ANYWAY, Doorbell, DoorbellPort
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+
+log: Final = logging.getLogger("spotwright.sweep")
 
 # The forwarder writes a heartbeat every 10 s, and when it stops; after two missed ones it counts as stopped.
 HEARTBEAT_SECONDS: Final = 25
@@ -68,6 +73,7 @@ class SweepResult(msgspec.Struct, frozen=True):
 
     ``oldest_pending_seconds``: age of the oldest pending pod, 0 = none. Of a scheduled poll only:
     ``nodepools_not_ready``; ``forwarder_silent``: nodes are Ready that it could run on, and it writes no heartbeat;
+    ``other_provisioner``: who else provisions nodes in the cluster, "" = nobody;
     ``nodes_by_capacity_type``: NodeClaims by capacity type, and ``price_picousd_per_hour`` of all of them by the
     present catalog; ``instances_in_trouble``: of NodeClaims, by EC2's status check, and SCHEDULED_EVENT, or empty
     with EC2's error, ``status_error``.
@@ -82,6 +88,7 @@ class SweepResult(msgspec.Struct, frozen=True):
     oldest_pending_seconds: int = 0
     nodepools_not_ready: int = 0
     forwarder_silent: bool = False
+    other_provisioner: str = ""
     nodes_by_capacity_type: dict[str, int] = {}
     instances_in_trouble: dict[str, int] = {}
     status_error: str = ""
@@ -103,6 +110,8 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     due_rows = ports.state.due_rows(moment + HORIZON_SECONDS * 1000)
     _ring_due(ports.doorbells, due_rows, moment)
     row = ports.state.cluster()
+    if scheduled:
+        row = _note_other_provisioner(ports, row, now)
     if row.pending_decisions:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "decision")])
     if scheduled:
@@ -110,6 +119,10 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     classes = ports.cluster.nodeclasses()
     pools = ports.cluster.nodepools()
     _ring_unready(ports, classes, pools, now, scheduled=scheduled)
+    if scheduled and row.other_provisioner:
+        event = events.OTHER_PROVISIONER(name=row.other_provisioner)
+        for pool in pools:
+            ports.cluster.record_event("nodepools", pool.metadata, event, now=now)
     view = _view(ports, now, scheduled=scheduled)
     claims = view.claims
     if _is_miscounted(pools, claims):
@@ -145,11 +158,23 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     result = msgspec.structs.replace(
         result,
         nodepools_not_ready=sum(_is_unready(pool.conditions, pool.metadata.generation) for pool in pools),
+        other_provisioner=row.other_provisioner,
         forwarder_silent=not forwarder_alive and _has_node_for_forwarder(ports),
         instances_in_trouble=troubles,
         status_error=status_error,
     )
     return _with_price(result, claims, ports.catalogs.read(ports.state.catalog_key()))
+
+
+def _note_other_provisioner(ports: SweepPorts, row: ClusterRow, now: datetime) -> ClusterRow:
+    """The row with who else provisions nodes now, which is noted for everybody when it has changed."""
+    name = ports.other_provisioners.running(now=now)
+    if name == row.other_provisioner:
+        return row
+    ports.state.set_other_provisioner(name)
+    line = log_lines.FOUND_OTHER_PROVISIONER if name else log_lines.OTHER_PROVISIONER_GONE
+    log_line(log, line, cluster=row.cluster, provisioner=name or row.other_provisioner)
+    return msgspec.structs.replace(row, other_provisioner=name)
 
 
 def _oldest_seconds(pods: tuple[Pod, ...], now: datetime) -> int:
@@ -223,7 +248,7 @@ def _ring_due(bells: DoorbellPort, rows: Iterable[Row], now: int) -> None:
 
 def _ring_unserved(bells: DoorbellPort, row: ClusterRow, now: int) -> None:
     """Ring for requests for planning that nobody served, once the planner they were left to must have ended."""
-    if row.served_requests < row.planning_requests and not row.paused:
+    if row.served_requests < row.planning_requests and not row.held_by:
         delay = min(HORIZON_SECONDS, max(0, -(-(row.planner_until - now) // 1000)))
         bells.ring("provision", [Doorbell(row.cluster, "pods", epoch=row.planning_requests)], delay_seconds=delay)
 

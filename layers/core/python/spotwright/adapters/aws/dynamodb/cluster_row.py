@@ -1,6 +1,6 @@
 """The row of a cluster: version and newest decision, decisions to act on, requests for planning, planners at work."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -9,6 +9,9 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow
+
+# The row that says who else provisions nodes in the cluster.
+_PROVISIONER: Final = "provisioner"
 
 
 class ClusterItem:
@@ -20,7 +23,7 @@ class ClusterItem:
         self._throttled_until: dict[str, int] = {}
 
     def read(self) -> ClusterRow:
-        rows = self._table.get_rows(self._cluster, "cluster", "pause")
+        rows = self._table.get_rows(self._cluster, "cluster", "pause", _PROVISIONER)
         item, paused = rows.get("cluster", {}), "pause" in rows
         return ClusterRow(
             cluster=self._cluster,
@@ -30,9 +33,14 @@ class ClusterItem:
             planning_requests=number_attribute(item, "requested"),
             served_requests=number_attribute(item, "served"),
             paused=paused,
+            other_provisioner=text_attribute(rows.get(_PROVISIONER, {}), "running"),
             planner_until=number_attribute(item, "provision_until"),
             launched=msgspec.json.decode(text_attribute(item, "launched") or "[]", type=tuple[LaunchedInMinute, ...]),
         )
+
+    def set_other_provisioner(self, name: str) -> None:
+        item: Item = {"pk": {"S": self._cluster}, "sk": {"S": _PROVISIONER}, "schema": {"N": "1"}}
+        self._table.put(item | {"running": {"S": name}})
 
     def request_planning(self) -> int:
         answer = self._update("ADD requested :one", {":one": {"N": "1"}}, returns="UPDATED_NEW")

@@ -80,6 +80,9 @@ class DynamoState:
     def mark_acted(self, key: str) -> None:
         self._cluster_item.mark_acted(key)
 
+    def set_other_provisioner(self, name: str) -> None:
+        self._cluster_item.set_other_provisioner(name)
+
     def create(self, row: Row) -> bool:
         try:
             self._put(row, "attribute_not_exists(pk)", {})

@@ -32,6 +32,7 @@ def describe_cluster(client: "EKSClient", cluster: str) -> ClusterFacts:
         cluster_security_group=vpc.get("clusterSecurityGroupId", ""),
         arn=description.get("arn", ""),
         dns_ip=dns_address(cidr),
+        is_auto_mode=bool((description.get("computeConfig") or {}).get("enabled")),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.settings import PROVISIONER
 from spotwright.workflows.install.preflight.account import (
     check_boundary,
     check_concurrency,
@@ -21,8 +22,6 @@ from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, 
 OLDEST_VERSION: Final = (1, 29)
 # The newest that the tests run on.
 NEWEST_VERSION: Final = (1, 35)
-# The check that an installation makes again, with its own access to the cluster.
-PROVISIONER: Final = "provisioner"
 _POD_IDENTITY: Final = "eks-pod-identity-agent"
 _ADDONS: Final = ("vpc-cni", "kube-proxy", "coredns")
 # What the add-on's DaemonSet or Deployment is called in kube-system, where it is another name.

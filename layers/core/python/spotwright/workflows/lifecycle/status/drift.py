@@ -24,6 +24,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import for_each, log, log_claim, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 # Conditions written in one invocation; the next one goes on after the last claim.
@@ -52,6 +53,7 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
         for nodeclaim in listed
         if nodeclaim.is_managed and nodeclaim.metadata.deletion_timestamp is None and nodeclaim.name > after
     ]
+    claims = list(not_left_alone(ports, claims))
     further = len(claims) > INSTANCES_AT_ONCE
     claims = claims[:INSTANCES_AT_ONCE]
     if not claims:

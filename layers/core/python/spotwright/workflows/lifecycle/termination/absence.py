@@ -20,6 +20,7 @@ from spotwright.workflows.lifecycle.actions import (
     request_planning,
     ring_lifecycle,
 )
+from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.lifecycle.zonal_shifts import shifted_zones
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -63,7 +64,7 @@ def check_instance(ports: LifecyclePorts, name: str, *, now: datetime) -> None:
     claim = ports.cluster.nodeclaim(name)
     if claim is None or not claim.is_managed or not instance_id(claim.provider_id):
         return
-    if claim.metadata.deletion_timestamp is not None:
+    if claim.metadata.deletion_timestamp is not None or not not_left_alone(ports, [claim]):
         return
     instance, is_terminated = read_instance(ports, claim, now)
     if instance is not None:

@@ -7,6 +7,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.workflows.lifecycle.actions import claims_of_instance, ring_lifecycle
+from spotwright.workflows.lifecycle.other_provisioners import may_be_terminated
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
@@ -21,6 +22,8 @@ def find_orphan(ports: LifecyclePorts, instance: str, now: datetime, *, drained:
         return None
     is_new = read.launch_time is None or now - read.launch_time < ORPHAN_AGE
     if not is_owned(ports, read) or is_new or _is_in_use(ports, read):
+        return None
+    if not may_be_terminated(ports, read, now=now):
         return None
     return read if drained or not _is_draining(ports, read) else None
 
