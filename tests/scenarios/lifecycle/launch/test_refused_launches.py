@@ -5,11 +5,15 @@ import msgspec
 
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.launch.fleet_response import CLASS_SECONDS
+from spotwright.workflows.ports.doorbells import Doorbell
 
 FUSE = "example.com/fuse"
 
@@ -81,3 +85,21 @@ def test_what_would_be_refused_again_waits_and_says_why() -> None:
     assert "minValues of node.kubernetes.io/instance-type cannot be met with 60 types" in said[0]
     assert world.run(400, until=lambda: claim.name not in {nodeclaim.name for nodeclaim in world.claims()})
     assert len(made(world)) <= 3
+
+
+def test_a_launch_follows_soon_when_its_class_is_resolved(world: World) -> None:
+    """A class whose instance profile EC2 does not know yet takes some seconds; no pod waits for a claim of a user."""
+    ready = builders.nodeclass()
+    world.cluster.put("ec2nodeclasses", msgspec.structs.replace(ready, conditions=()))
+    requirements = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("c5.large",)),)
+    claim = NodeClaim(
+        ObjectMeta("mine"),
+        node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", ready.name),
+        requirements=requirements,
+    )
+    world.cluster.put("nodeclaims", claim)
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", "mine")])
+    world.run(23)
+    assert not world.ec2.requests
+    world.cluster.put("ec2nodeclasses", ready)
+    assert world.run(CLASS_SECONDS + 1, until=lambda: bool(world.ec2.live_instances()))

@@ -1,9 +1,13 @@
 """Whether a launch may use an EC2NodeClass now."""
 
+from typing import Final
+
 import msgspec
 
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.meta import find_condition
+
+CLASS_NOT_RESOLVED: Final = "NodeClassReadinessUnknown"
 
 
 class NodeClassReadiness(msgspec.Struct, frozen=True):
@@ -23,7 +27,7 @@ def nodeclass_readiness(nodeclass: EC2NodeClass | None, name: str) -> NodeClassR
         )
     ready = find_condition(nodeclass.conditions, "Ready")
     if ready is None or ready.status == "Unknown" or ready.observed_generation < nodeclass.metadata.generation:
-        return NodeClassReadiness("NodeClassReadinessUnknown", f"EC2NodeClass {name} has not been resolved yet")
+        return NodeClassReadiness(CLASS_NOT_RESOLVED, f"EC2NodeClass {name} has not been resolved yet")
     if ready.status != "True":
         return NodeClassReadiness("NodeClassNotReady", f"EC2NodeClass {name} is not ready: {ready.message}", True)
     return NodeClassReadiness()

@@ -9,6 +9,7 @@ import msgspec
 from spotwright.aws import token_bucket
 from spotwright.aws.launch import fleet_errors
 from spotwright.lifecycle import instance_assignment
+from spotwright.lifecycle.nodeclass_readiness import CLASS_NOT_RESOLVED
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.lifecycle.steps import unknown_condition
 from spotwright.model import resources
@@ -27,6 +28,8 @@ from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 SETTLING_PERIOD: Final = timedelta(seconds=60)
 # How many times sooner a launch is tried again whose template EC2 does not know yet.
 TEMPLATE_RETRIES_ARE_SOONER: Final = 4
+# How long a launch waits at most for an EC2NodeClass that was not resolved yet; it asks the API server alone.
+CLASS_SECONDS: Final = 4
 
 
 def handle_response(
@@ -109,13 +112,17 @@ def retry_refused(
     for claim in waiting:
         update_conditions(ports, claim, [unknown_condition("Launched", reason, shown)], now=now)
     attempt = row.attempt + 1
-    seconds = retry_seconds(attempt)
-    if reason == fleet_errors.LAUNCH_TEMPLATE_NOT_FOUND:
-        # It was made just now, and EC2 knows it within a second or two.
-        seconds = max(1, seconds // TEMPLATE_RETRIES_ARE_SOONER)
-    after = pause_launch(ports, msgspec.structs.replace(row, attempt=attempt), seconds, now)
+    after = pause_launch(ports, msgspec.structs.replace(row, attempt=attempt), _refusal_seconds(reason, attempt), now)
     if after.instances:
         write_assignments(ports, after, now)
+
+
+def _refusal_seconds(reason: str, attempt: int) -> int:
+    """How long the launch waits. EC2 knows a new template within a second or two, a class is resolved in some more."""
+    seconds = retry_seconds(attempt)
+    if reason == fleet_errors.LAUNCH_TEMPLATE_NOT_FOUND:
+        return max(1, seconds // TEMPLATE_RETRIES_ARE_SOONER)
+    return min(seconds, CLASS_SECONDS) if reason == CLASS_NOT_RESOLVED else seconds
 
 
 def retry_later(ports: LifecyclePorts, row: LaunchRow, attempt: int, now: datetime) -> LaunchRow:
