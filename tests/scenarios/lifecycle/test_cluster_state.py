@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
@@ -241,7 +242,8 @@ def test_claims_that_a_state_invents_widen_no_budget() -> None:
 def test_a_state_that_hides_who_is_followed_removes_no_node_of_followers() -> None:
     """CoreDNS on a node of its own counts as nobody once nobody else is left; the state shows nobody else."""
     world = shipping(0)
-    settled(world, 1)
+    (followed,) = settled(world, 1)
+    world.cluster.update("nodes", followed.node_name, annotations={labels.DO_NOT_DISRUPT: "true"})
     dns = builders.pod("coredns", cpu_millicores=1800, namespace="kube-system", labels={"k8s-app": "kube-dns"})
     world.deploy(dns, 1)
     assert world.run(90, until=lambda: everybody_runs(world, 2))
