@@ -4,6 +4,7 @@ Source: Karpenter v1.14 ``pkg/controllers/disruption/queue.go``. A forced comman
 deadline without its replacements; any other is given up then.
 """
 
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +18,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_context, log_line
 from spotwright.workflows.lifecycle.actions import (
+    claims_by_name,
     cordon,
     delete_claim,
     for_each,
@@ -28,47 +30,94 @@ from spotwright.workflows.lifecycle.actions import (
     update_conditions,
 )
 from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 INTERRUPTED: Final = "Interrupted"
 # A doorbell this much before the row's time counts as on time: clocks differ.
 EARLY_MS: Final = 1000
-# Between looks at replacements that are on their way, at first; then a tenth of the time since the decision.
+# Between looks at replacements, at first, once one of them has joined, and while they boot; later a tenth of the time
+# since the decision.
 LOOK_SECONDS: Final = 2
+BOOTING_LOOK_SECONDS: Final = 5
 LONGEST_LOOK_SECONDS: Final = 15
 # A command that was not begun within this time was validated too long ago.
 STALE_MS: Final = 5 * 60 * 1000
 
 
-def step_command(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
-    """One step of a command. A concurrent change or an API that fails means that it is tried again soon."""
-    row = ports.state.command(id)
-    if row is None or row.phase in ("proposed", "done", "aborted"):
-        return
-    with log_context(decision=row.decision):
-        _step(ports, row, now)
+class Claims(msgspec.Struct, frozen=True):
+    """What commands look at. ``by_name``: candidates of commands that begin, and replacements that are waited for.
+
+    ``expected``: of those that do not exist, the ones that a launch will create; None = each may be one.
+    """
+
+    by_name: dict[str, NodeClaim]
+    expected: frozenset[str] | None = frozenset()
+
+    def is_expected(self, name: str) -> bool:
+        return self.expected is None or name in self.expected
 
 
-def _step(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
+def step_commands(ports: LifecyclePorts, ids: Collection[str], *, now: datetime) -> dict[str, Exception]:
+    """One step of each of these commands, side by side; id → what else than an API failed.
+
+    A concurrent change or an API that fails means that the command is tried again soon.
+    """
+    rows = [row for row in ports.state.commands_by_id(ids) if _has_step(row, now)]
+    try:
+        claims = _read_claims(ports, rows)
+    except ApiError as failure:
+        names = ", ".join(row.id for row in rows)
+        log_line(log, log_lines.STEP_FAILED, kind="command", object=names, code=failure.code, error=str(failure))
+        ring_lifecycle(ports, "command", [row.id for row in rows], delay_seconds=LOOK_SECONDS)
+        return {}
+    failures = in_parallel(lambda row: _step(ports, row, claims, now), rows)
+    return {row.id: failure for row, failure in zip(rows, failures, strict=True) if failure is not None}
+
+
+def _has_step(row: CommandRow, now: datetime) -> bool:
+    """A doorbell that rings earlier than the row says is ignored: a newer chain of doorbells handles this row."""
+    return row.phase == "planned" or (row.phase == "waiting" and epoch_ms(now) >= row.due - EARLY_MS)
+
+
+def _read_claims(ports: LifecyclePorts, rows: Iterable[CommandRow]) -> Claims:
+    """Claims, then what will create the missing ones, then these once more: what comes meanwhile is seen in either."""
+    replacements = {name for row in rows for name in row.replacements if name not in row.initialized_replacements}
+    names = replacements | {name for row in rows if row.phase == "planned" for name in row.candidates}
+    by_name = claims_by_name(ports, sorted(names))
+    missing = replacements - by_name.keys()
+    if not missing:
+        return Claims(by_name)
+    # Decisions before launches: one that is acted on meanwhile is seen in either.
+    undecided = bool(ports.state.cluster().pending_decisions)
+    uncreated = {name for row in ports.state.launches() for name in row.claims if name not in row.uids}
+    return Claims(
+        by_name | claims_by_name(ports, sorted(missing)), None if undecided else frozenset(uncreated & missing)
+    )
+
+
+def _step(ports: LifecyclePorts, row: CommandRow, claims: Claims, now: datetime) -> Exception | None:
+    """One step of a command; what else than an API failed."""
     id = row.id
     try:
-        if row.phase == "planned":
-            row = _taint_candidates(ports, row, now)
+        with log_context(decision=row.decision):
+            if row.phase == "planned":
+                row = _taint_candidates(ports, row, claims, now)
             if row.phase == "waiting":
-                _await_replacements(ports, row, now)
-        elif epoch_ms(now) >= row.due - EARLY_MS:
-            # A doorbell that rings earlier is ignored: a newer chain of doorbells handles this row.
-            _await_replacements(ports, row, now)
+                _await_replacements(ports, row, claims, now)
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="command", object=id, conflict=str(lost))
         ring_lifecycle(ports, "command", [id], delay_seconds=1)
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="command", object=id, code=failure.code, error=str(failure))
         ring_lifecycle(ports, "command", [id], delay_seconds=LOOK_SECONDS)
+    except Exception as failure:  # noqa: BLE001 the loop over commands: one of them must not keep the others
+        return failure
+    return None
 
 
-def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> CommandRow:
+def _taint_candidates(ports: LifecyclePorts, row: CommandRow, found: Claims, now: datetime) -> CommandRow:
     """Taint the candidates and set DisruptionReason; a node that received a pod since it was empty is kept.
 
     One that cannot be tainted keeps the others only where replacements were bought for all of them.
@@ -79,7 +128,7 @@ def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> 
     try:
         for_each(
             "nodeclaim",
-            _candidates(ports, row),
+            _candidates(ports, row, found.by_name),
             lambda claim: claims.append(claim) if _taint_candidate(ports, row, claim, now) else None,
         )
     except ApiError:
@@ -92,7 +141,7 @@ def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> 
         log, log_lines.DISRUPTING_NODES,
         command_id=row.id, reason=row.reason.lower(), nodeclaims=names, replacements=row.replacements,
     )  # fmt: skip
-    waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=_next(row, now))
+    waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=_next(row, found, now))
     return ports.state.save(waiting)
 
 
@@ -110,9 +159,9 @@ def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, n
     return True
 
 
-def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
+def _await_replacements(ports: LifecyclePorts, row: CommandRow, claims: Claims, now: datetime) -> None:
     """Delete the candidates once every replacement is Initialized; at the deadline abort, or go on if it is forced."""
-    row, lost = _check_replacements(ports, row)
+    row, lost = _check_replacements(row, claims)
     ready = set(row.replacements) <= set(row.initialized_replacements)
     late = epoch_ms(now) >= row.deadline
     if not ready and lost and not (row.forced and late):
@@ -122,12 +171,12 @@ def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -
     elif ready or late:
         _delete(ports, row, now)
     else:
-        row = ports.state.save(msgspec.structs.replace(row, due=_next(row, now)))
+        row = ports.state.save(msgspec.structs.replace(row, due=_next(row, claims, now)))
         delay = max(1, -(-(row.due - epoch_ms(now)) // 1000))
         ring_lifecycle(ports, "command", [row.id], delay_seconds=delay)
 
 
-def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[CommandRow, str]:
+def _check_replacements(row: CommandRow, claims: Claims) -> tuple[CommandRow, str]:
     """The row with the replacements that are or were Initialized, and one that was lost, "" = none.
 
     A replacement is lost when its claim is deleted, or when somebody else's claim has its name. Without a claim it is
@@ -138,30 +187,18 @@ def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[Command
     for name in row.replacements:
         if name in initialized:
             continue
-        claim, is_expected = ports.cluster.nodeclaim(name), True
-        if claim is None:
-            # Then the claim once more: one that is created meanwhile is seen in either.
-            is_expected = _is_expected(ports, name)
-            claim = ports.cluster.nodeclaim(name)
+        claim = claims.by_name.get(name)
         if claim is not None and name in own and claim.metadata.annotations.get(labels.DECISION) != row.decision:
             lost = name
         elif claim is not None and claim.is_condition_true("Initialized"):
             initialized.add(name)
-        elif (claim is None and not is_expected) or (claim and claim.metadata.deletion_timestamp):
+        elif (claim is None and not claims.is_expected(name)) or (claim and claim.metadata.deletion_timestamp):
             lost = name
     return msgspec.structs.replace(row, initialized_replacements=tuple(sorted(initialized))), lost
 
 
-def _is_expected(ports: LifecyclePorts, name: str) -> bool:
-    """Whether a launch that is open, or will be made of a decision, creates a NodeClaim of this name."""
-    # Decisions before launches: one that is acted on meanwhile is seen in either.
-    return bool(ports.state.cluster().pending_decisions) or any(
-        name in launch.claims and name not in launch.uids for launch in ports.state.launches()
-    )
-
-
 def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
-    for_each("nodeclaim", _candidates(ports, row), lambda claim: _delete_candidate(ports, row, claim, now))
+    for_each("nodeclaim", _read_candidates(ports, row), lambda claim: _delete_candidate(ports, row, claim, now))
     log_line(log, log_lines.COMMAND_SUCCEEDED, command_id=row.id)
     _finish(ports, row, "done")
 
@@ -179,7 +216,7 @@ def _abort(ports: LifecyclePorts, row: CommandRow, reason: str, now: datetime) -
     """Remove taint and DisruptionReason; replacements that exist stay, and are consolidated later."""
     log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=reason)
     if row.reason != INTERRUPTED:
-        for_each("nodeclaim", _candidates(ports, row), lambda claim: _give_back(ports, claim, reason, now))
+        for_each("nodeclaim", _read_candidates(ports, row), lambda claim: _give_back(ports, claim, reason, now))
     return _finish(ports, row, "aborted")
 
 
@@ -194,9 +231,13 @@ def _finish(ports: LifecyclePorts, row: CommandRow, phase: str) -> CommandRow:
     return ports.state.save(msgspec.structs.replace(row, phase=phase, due=0))
 
 
-def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]:
+def _read_candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]:
+    return _candidates(ports, row, claims_by_name(ports, row.candidates))
+
+
+def _candidates(ports: LifecyclePorts, row: CommandRow, claims: Mapping[str, NodeClaim]) -> tuple[NodeClaim, ...]:
     """The candidates that still exist with the uid of the decision, are not being deleted, and may be touched."""
-    nodeclaims = (ports.cluster.nodeclaim(name) for name in row.candidates)
+    nodeclaims = (claims.get(name) for name in row.candidates)
     there = (
         claim
         for claim in nodeclaims
@@ -207,8 +248,11 @@ def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]
     return not_left_alone(ports, there)
 
 
-def _next(row: CommandRow, now: datetime) -> int:
+def _next(row: CommandRow, claims: Claims, now: datetime) -> int:
     """When to look again, at the latest at the deadline; if the doorbell is lost, the sweep finds the row then."""
     age_ms = epoch_ms(now) - row.created
-    look_ms = min(max(LOOK_SECONDS * 1000, age_ms // 10), LONGEST_LOOK_SECONDS * 1000)
+    joins = (claims.by_name.get(name) for name in row.replacements if name not in row.initialized_replacements)
+    is_joining = any(claim is not None and claim.is_condition_true("Registered") for claim in joins)
+    shortest = LOOK_SECONDS if is_joining or not row.replacements else BOOTING_LOOK_SECONDS
+    look_ms = min(max(shortest * 1000, age_ms // 10), LONGEST_LOOK_SECONDS * 1000)
     return min(row.deadline, epoch_ms(now) + look_ms)

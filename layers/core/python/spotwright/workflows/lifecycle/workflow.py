@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from spotwright.errors import ApiError, error_code
@@ -46,9 +47,9 @@ def step_doorbells(
 ) -> dict[Doorbell, Exception]:
     """Handle the doorbells of one cluster, urgent ones first, each object once; then terminate instances together.
 
-    All notices are handled together, before anything else. A doorbell for which there is no time is rung again. One
-    that fails does not keep the others: the answer is which failed, and why. Doorbells for further steps are sent
-    together at the end.
+    All notices are handled together, before anything else, and all commands. A doorbell for which there is no time is
+    rung again. One that fails does not keep the others: the answer is which failed, and why. Doorbells for further
+    steps are sent together at the end.
     """
     rung = tuple(bells)
     failures: dict[tuple[str, str], Exception] = {}
@@ -60,18 +61,16 @@ def step_doorbells(
         failures |= _step_notices(ports, notices, now=now, seconds_left=seconds_left)
     waiting = [bell for bell in distinct if bell.kind != "notice"]
     gathering = GatheringPorts(ports, GatheredDoorbells(ports.doorbells))
-    for number, bell in enumerate(waiting):
+    for _, group in groupby(waiting, key=lambda bell: bell.kind if bell.kind == "command" else bell):
+        bells_of_step = tuple(group)
         if seconds_left is not None and seconds_left() < LAST_SECONDS:
-            _postpone(ports, waiting[number:])
-            waiting = waiting[:number]
+            postponed = waiting[waiting.index(bells_of_step[0]) :]
+            _postpone(ports, postponed)
+            waiting = waiting[: -len(postponed)]
             break
-        try:
-            before = len(to_terminate)
-            handle_doorbell(gathering, bell, to_terminate, now=now, seconds_left=seconds_left)
-            terminating += [bell] if len(to_terminate) > before else []
-        except Exception as failure:  # noqa: BLE001 the loop over objects: one object must not keep the others
-            _log_failure(bell.kind, bell.key, failure)
-            failures[bell.kind, bell.key] = failure
+        before = len(to_terminate)
+        failures |= _step(gathering, bells_of_step, to_terminate, now=now, seconds_left=seconds_left)
+        terminating += bells_of_step if len(to_terminate) > before else []
     try:
         terminate_all(gathering, to_terminate, now)
     except ApiError as failure:
@@ -102,6 +101,29 @@ def _step_notices(
     return {}
 
 
+def _step(
+    ports: LifecyclePorts,
+    bells: tuple[Doorbell, ...],
+    to_terminate: list[InstanceTermination],
+    *,
+    now: datetime,
+    seconds_left: SecondsLeft,
+) -> dict[tuple[str, str], Exception]:
+    """The step of an object, or of several commands together; which failed, and why."""
+    failures: dict[tuple[str, str], Exception] = {}
+    try:
+        if bells[0].kind == "command":
+            failed = commands.step_commands(ports, [bell.key for bell in bells], now=now)
+            failures = {("command", id): failure for id, failure in failed.items()}
+        else:
+            handle_doorbell(ports, bells[0], to_terminate, now=now, seconds_left=seconds_left)
+    except Exception as error:  # noqa: BLE001 the loop over objects: one object must not keep the others
+        failures = {(bell.kind, bell.key): error for bell in bells}
+    for (kind, key), failure in failures.items():
+        _log_failure(kind, key, failure)
+    return failures
+
+
 def _log_failure(kind: str, key: str, failure: Exception) -> None:
     error = str(failure)[:_SHOWN_CHARACTERS]
     log_line(log, log_lines.DOORBELL_FAILED, kind=kind, key=key, code=error_code(failure), error=error)
@@ -122,7 +144,10 @@ def handle_doorbell(
     now: datetime,
     seconds_left: SecondsLeft,
 ) -> None:
-    """One step for the object that a doorbell names; adds instances to ``to_terminate``. ValueError: unknown kind."""
+    """One step for the object that a doorbell names, of any kind that is not stepped together with others.
+
+    Adds instances to ``to_terminate``. ValueError: unknown kind.
+    """
     match bell.kind:
         case "decision":
             act_on_decisions(ports, now=now, buy=partial(proceed, ports, now=now), seconds_left=seconds_left)
@@ -134,8 +159,6 @@ def handle_doorbell(
             check_instance(ports, bell.key, now=now)
         case "node":
             nodes.step_node(ports, bell.key, to_terminate, now=now)
-        case "command":
-            commands.step_command(ports, bell.key, now=now)
         case "nomination":
             nominations.expire_nomination(ports, bell.key, now)
         case "nodepools":
