@@ -48,10 +48,15 @@ def seconds_to_end(boots: BootHarness, name: str, options: dict[str, Any] | None
     return time.monotonic() - started
 
 
-def test_a_pod_ends_after_its_hook_and_its_own_time(boots: BootHarness, node: str) -> None:
-    hook = {"preStop": {"sleep": {"seconds": 2}}}
-    run(boots, node, "slow", grace=60, after_sigterm=2, lifecycle=hook)
+@pytest.mark.parametrize("hook", [{"sleep": {"seconds": 2}}, {"exec": {"command": ["/bin/sh", "-c", "sleep 2"]}}])
+def test_a_pod_ends_after_its_hook_and_its_own_time(boots: BootHarness, node: str, hook: dict[str, Any]) -> None:
+    run(boots, node, "slow", grace=60, after_sigterm=2, lifecycle={"preStop": hook})
     assert seconds_to_end(boots, "slow") > 3
+
+
+def test_a_hook_that_sleeps_for_no_known_time_ends_at_once(boots: BootHarness, node: str) -> None:
+    run(boots, node, "hooked", grace=3600, lifecycle={"preStop": {"exec": {"command": ["/bin/stop", "--now"]}}})
+    seconds_to_end(boots, "hooked")
 
 
 def test_a_pod_that_ignores_sigterm_ends_with_its_grace_period(boots: BootHarness, node: str) -> None:
