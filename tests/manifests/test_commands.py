@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
@@ -11,9 +12,11 @@ import yaml
 from moto.server import ThreadedMotoServer
 
 from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.dynamodb.state import DynamoState
 from spotwright.cli import InputError, main
 from spotwright.cli.commands import manifests, pause
 from spotwright.cli.commands import uninstall as uninstall_command
+from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 from tests.manifests.cluster import Cluster
 from tests.manifests.samples import SAMPLES, changed
 
@@ -130,6 +133,20 @@ def test_a_pause_holds_until_it_is_resumed(aws: boto3.Session, capsys: pytest.Ca
         assert run("resume", "--cluster", "dev") == 0
     assert paused(aws) is None
     assert "dev is resumed" in capsys.readouterr().out
+
+
+def test_resume_forgets_replacements_that_were_not_initialized(aws: boto3.Session) -> None:
+    outputs = aws.client("cloudformation").describe_stacks(StackName="Spotwright-main")["Stacks"][0]["Outputs"]
+    table = next(output["OutputValue"] for output in outputs if output["OutputKey"] == "TableName")
+    state = DynamoState(aws.client("dynamodb"), table=table, cluster="dev")
+    at = epoch_ms(datetime.now(UTC))
+    state.create(
+        CommandRow("c1", "dev", "d1", "Drifted", ("a",), rollout="default/1", failed=at, phase="aborted", created=at)
+    )
+    assert run("resume", "--cluster", "dev") == 0
+    row = state.command("c1")
+    assert row is not None
+    assert (row.failed, row.phase) == (0, "aborted")
 
 
 def test_a_cluster_that_the_stack_does_not_have_is_not_said_to_be_paused(

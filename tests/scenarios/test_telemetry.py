@@ -108,6 +108,9 @@ SCENARIOS = {
     "scenarios/lifecycle/disruption/test_other_provisioner.py": (
         "while_karpenter_runs_nothing_is_launched_or_disrupted_and_it_goes_on_after_that",
     ),
+    "scenarios/lifecycle/disruption/test_rollouts.py": (
+        "a_replacement_that_is_not_initialized_stops_it_and_another_canary_follows",
+    ),
     "scenarios/lifecycle/disruption/test_node_repair.py": (
         "too_many_unhealthy_nodes_are_all_kept_and_it_is_said_until_fewer_are",
     ),

@@ -36,12 +36,13 @@ FULL: Final = "full-cluster"
 # Fields that rows have had since the recording, by kind of row, and how a row without them is written again.
 YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
     "offering": {"subnet": None, "interrupted": [], "rebalanced": []},
-    "command": {"own_replacements": 0},
+    "command": {"own_replacements": 0, "rollout": "", "failed": 0},
     "nomination": {"launch": "", "moving": {}},
 }
 # The same of nodes in decisions.
 YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}
 YOUNGER_FIELDS_OF_DECISIONS: Final[Json] = {"disruptions": []}
+YOUNGER_FIELDS_OF_DISRUPTIONS: Final[Json] = {"rollout": ""}
 YOUNGER_FIELDS_OF_LAUNCHES: Final[Json] = {"moving": []}
 YOUNGER_FIELDS_OF_PLANS: Final[Json] = {"held_back": []}
 YOUNGER_FIELDS_OF_SNAPSHOTS: Final[Json] = {"moving": {}, "launch_bounds": [], "histories": []}
@@ -144,11 +145,12 @@ def parse_row(row: Item) -> Json:
 def parse_decision(body: bytes) -> Json:
     """A decision as an object, with the fields that it and its nodes have had since the recording."""
     decision: Json = json.loads(body)
-    plan, launches = decision["plan"], decision["launches"]
+    plan, launches, disruption = decision["plan"], decision["launches"], decision.get("disruption")
     return (
         YOUNGER_FIELDS_OF_DECISIONS
         | decision
         | {
+            "disruption": disruption and YOUNGER_FIELDS_OF_DISRUPTIONS | disruption,
             "plan": YOUNGER_FIELDS_OF_PLANS
             | plan
             | {"new_nodes": [YOUNGER_FIELDS_OF_NODES | node for node in plan["new_nodes"]]},

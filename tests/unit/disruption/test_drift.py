@@ -49,6 +49,24 @@ def test_nodes_without_a_replacement_never_keep_all_others() -> None:
     assert replaced == {"n08", "n09", "n10", "n11"}
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(1, ["n02", "n00"]), (301, ["n00", "n01"])])
+def test_nodes_that_drifted_together_go_zone_by_zone_and_others_in_the_order_of_time(
+    seconds: int, expected: list[str]
+) -> None:
+    """F19 of Karpenter's behavior: what drifted first goes first. ``seconds``: between them."""
+    observed = drifted(0, 3, 0)
+    claims = []
+    for number, (nodeclaim, zone) in enumerate(zip(observed.nodeclaims, ("b", "b", "a"), strict=True)):
+        about = msgspec.structs.replace(nodeclaim.metadata, labels=nodeclaim.metadata.labels | {labels.ZONE: zone})
+        *others, _ = nodeclaim.conditions
+        condition = Condition("Drifted", "True", last_transition_time=LONG_AGO + timedelta(seconds=seconds * number))
+        claims.append(msgspec.structs.replace(nodeclaim, metadata=about, conditions=(*others, condition)))
+    pools = (builders.nodepool(budgets=(Budget("2"),)),)
+    observed = msgspec.structs.replace(observed, nodeclaims=tuple(claims), nodepools=pools)
+    found = replace_drifted(observed, Plan(), TYPES, locked=NOBODY)
+    assert [candidate.name for candidate in found.candidates] == expected
+
+
 def static(count: int, *, drifted_count: int, gates: tuple[str, ...] = ("StaticCapacity",), **fields: Any) -> Snapshot:
     """A static NodePool with so many nodes, of which the first ones have drifted; any number may go at once."""
     pool = builders.nodepool(replicas=fields.pop("replicas", count), budgets=(Budget("100%"),), **fields)

@@ -94,6 +94,16 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     assert (event.type, event.message) == ("Warning", message)
 
 
+def test_a_value_of_the_annotation_for_roll_outs_that_means_nothing_is_said() -> None:
+    about = ObjectMeta("default", annotations={"spotwright.dev/drift-rollout": "off"})
+    status, _, message = verdict(builders.nodepool(metadata=about), "FieldsRecognized")
+    assert status == "False"
+    assert message == "metadata.annotations[spotwright.dev/drift-rollout]: 'off' is not Canary or Off; Canary counts"
+    for value in ("Canary", "Off"):
+        about = ObjectMeta("default", annotations={"spotwright.dev/drift-rollout": value})
+        assert verdict(builders.nodepool(metadata=about), "FieldsRecognized")[0] == "True"
+
+
 def test_every_consolidation_policy_is_recognized() -> None:
     for policy in ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"):
         assert verdict(builders.nodepool(consolidation_policy=policy), "FieldsRecognized")[0] == "True"

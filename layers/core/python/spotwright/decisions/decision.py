@@ -56,7 +56,8 @@ class Disruption(msgspec.Struct, frozen=True):
 
     ``candidates``: NodeClaim names; ``candidate_uids``: name → uid; ``reason``: Empty, Drifted …
     ``deadline``: epoch milliseconds at which the candidates are deleted even without replacements; 0 = never.
-    ``locked_claims``: claims that other commands held at the time of the decision, by name.
+    ``locked_claims``: claims that other commands held at the time of the decision, by name. ``rollout``: of a drifted
+    node, its NodePool and what its nodes should be; see ``disruption.rollouts``.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Disruption(msgspec.Struct, frozen=True):
     savings_picousd_per_hour: int = 0
     deadline: int = 0
     locked_claims: tuple[str, ...] = msgspec.field(default=(), name="locked")
+    rollout: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True):

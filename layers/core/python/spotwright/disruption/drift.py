@@ -5,8 +5,9 @@ been drifted. Its difference: it replaces one node in each pass, of which the ne
 NodePools go with the others; see ``static_drift``.
 """
 
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -14,17 +15,20 @@ import msgspec
 from spotwright.decisions.decision import DRIFTED
 from spotwright.disruption import simulation, static_drift
 from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, within_budgets
+from spotwright.disruption.rollouts import Phase, Rollout, since_when
 from spotwright.disruption.simulation import Simulation
+from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
-from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 
 REASON: Final = DRIFTED
 # Nodes that are replaced at once; others follow in the next evaluation.
 MAXIMUM_CANDIDATES: Final = 100
+# Nodes that drifted within so long of each other did so for the same change.
+TOGETHER: Final = timedelta(minutes=5)
 # A trial without the nodes whose pods had no place follows; so many in an evaluation. The last one begins anywhere.
 MAXIMUM_TRIALS: Final = 6
 
@@ -48,17 +52,21 @@ def replace_drifted(
     *,
     locked: frozenset[str],
     maximum: int = MAXIMUM_CANDIDATES,
+    rollouts: Mapping[str, Rollout] = MappingProxyType({}),
 ) -> DriftReplacement:
     """Which drifted nodes go now, ``maximum`` at most, and where their pods go.
 
-    ``plan``: where pending pods go, without new nodes.
+    ``plan``: where pending pods go, without new nodes. ``rollouts``: by NodePool; of others budgets alone count.
     """
     drifted = [claim for claim in snapshot.nodeclaims if _is_drifted(claim, locked)]
     candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
+    candidates, stopped = _of_running_rollouts(candidates, rollouts)
+    blocked += stopped
+    canaries = {name for name, rollout in rollouts.items() if rollout.phase == Phase.CANARY}
     settled = simulation.settle(snapshot, plan)
     failures, waiting = dict[str, str](), list[Blocked]()
     for number in range(MAXIMUM_TRIALS):
-        ordered = sorted(simulation.without(candidates, failures.keys()), key=_order)
+        ordered = _in_order(simulation.without(candidates, failures.keys()))
         if number == MAXIMUM_TRIALS - 1:
             ordered = _from_another(ordered, snapshot.now)
         ordered, waiting = static_drift.within_limits(ordered, snapshot)
@@ -66,12 +74,46 @@ def replace_drifted(
         if not left:
             break
         trial = simulation.simulate(settled, left, catalog)
+        first = _canaries_first(left, canaries & {node.nodepool for node in trial.plan.new_nodes})
+        if len(first) < len(left):
+            left, trial = first, simulation.simulate(settled, first, catalog)
         found = _failures(left, trial)
         if not found:
             blocked_claims = _all_blocked((*blocked, *waiting), failures)
             return DriftReplacement(tuple(left), blocked_claims, trial.snapshot, trial.plan)
         failures |= found
     return DriftReplacement(blocked=_all_blocked((*blocked, *waiting), failures))
+
+
+def _of_running_rollouts(
+    candidates: Iterable[Candidate], rollouts: Mapping[str, Rollout]
+) -> tuple[list[Candidate], list[Blocked]]:
+    """The candidates whose roll-out goes on; of those that wait, whose roll-out has stopped, and why."""
+    allowed, stopped = list[Candidate](), list[Blocked]()
+    for candidate in candidates:
+        rollout = rollouts.get(candidate.pool.name)
+        if rollout is None or rollout.phase in (Phase.CANARY, Phase.REPLACING):
+            allowed.append(candidate)
+        elif rollout.is_stopped:
+            stopped.append(Blocked(candidate.name, rollout.message))
+    return allowed, stopped
+
+
+def _canaries_first(candidates: Iterable[Candidate], nodepools: Collection[str]) -> list[Candidate]:
+    """Of each of these NodePools, the first candidate that has pods, or is replaced in any case, and those without."""
+    kept, seen = list[Candidate](), set[str]()
+    for candidate in candidates:
+        pool = candidate.pool
+        if pool.name in nodepools and (pool.replicas is not None or _has_pods(candidate)):
+            if pool.name in seen:
+                continue
+            seen.add(pool.name)
+        kept.append(candidate)
+    return kept
+
+
+def _has_pods(candidate: Candidate) -> bool:
+    return any(map(eviction.is_reschedulable, candidate.pods))
 
 
 def _failures(candidates: Iterable[Candidate], trial: Simulation) -> dict[str, str]:
@@ -100,8 +142,23 @@ def _is_drifted(claim: NodeClaim, locked: frozenset[str]) -> bool:
     )
 
 
-def _order(candidate: Candidate) -> tuple[bool, datetime, str]:
-    condition = find_condition(candidate.claim.conditions, REASON)
-    since = condition.last_transition_time if condition else None
-    has_pods = any(map(eviction.is_reschedulable, candidate.pods))
-    return has_pods, since or datetime.min.replace(tzinfo=UTC), candidate.name
+def _in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Nodes without pods first, then those that drifted first; zone by zone where they drifted together."""
+    by_time = sorted(candidates, key=lambda candidate: (_has_pods(candidate), _since(candidate), candidate.name))
+    ordered, together = list[Candidate](), list[Candidate]()
+    for candidate in by_time:
+        if together and (
+            _has_pods(candidate) != _has_pods(together[0]) or _since(candidate) - _since(together[-1]) > TOGETHER
+        ):
+            ordered += sorted(together, key=_zone)
+            together = []
+        together.append(candidate)
+    return [*ordered, *sorted(together, key=_zone)]
+
+
+def _since(candidate: Candidate) -> datetime:
+    return since_when(candidate.claim, REASON)
+
+
+def _zone(candidate: Candidate) -> str:
+    return candidate.claim.metadata.labels.get(labels.ZONE, "")

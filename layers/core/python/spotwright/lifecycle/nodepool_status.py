@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from spotwright.disruption import rollouts
 from spotwright.lifecycle.steps import ConditionChange, false_condition, true_condition
 from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -70,9 +71,17 @@ def nodepool_conditions(
 
 def _fields_recognized(pool: NodePool) -> ConditionChange:
     """What of the pool has no effect, or not all of its effect; the pool works nevertheless."""
-    if pool.problems:
-        return false_condition("FieldsRecognized", UNRECOGNIZED_FIELDS, "; ".join(pool.problems))
+    problems = (*pool.problems, *_annotation_errors(pool))
+    if problems:
+        return false_condition("FieldsRecognized", UNRECOGNIZED_FIELDS, "; ".join(problems))
     return true_condition("FieldsRecognized")
+
+
+def _annotation_errors(pool: NodePool) -> Iterator[str]:
+    value = pool.metadata.annotations.get(labels.DRIFT_ROLLOUT)
+    if value not in (None, *rollouts.VALUES):
+        allowed = " or ".join(rollouts.VALUES)
+        yield f"metadata.annotations[{labels.DRIFT_ROLLOUT}]: {quote(value)} is not {allowed}; {rollouts.CANARY} counts"
 
 
 def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:

@@ -65,6 +65,8 @@ CAPACITY_OVERLAY_APPLIED: Final = "karpenter.sh/capacity-overlay-applied"
 FOLLOW: Final = "spotwright.dev/follow"
 # Of a NodePool: what becomes of nodes whose spot instances EC2 recommends to leave; see ``RebalancePolicy``.
 REBALANCE_RECOMMENDATION: Final = "spotwright.dev/rebalance-recommendation"
+# Of a NodePool: whether a canary goes before all other drifted nodes; see disruption.rollouts.
+DRIFT_ROLLOUT: Final = "spotwright.dev/drift-rollout"
 DECISION: Final = "spotwright.dev/decision"
 LAUNCH: Final = "spotwright.dev/launch"
 INSTANCE_NOT_FOUND: Final = "spotwright.dev/instance-not-found"

@@ -69,6 +69,14 @@ OTHER_PROVISIONER: Final = EventRow(
     remedy="Stop one of the two: scale Karpenter's Deployment to 0, or `spotwright uninstall --hand-back`.",
     repeat_after=timedelta(minutes=10),
 )
+DRIFT_ROLLOUT_STOPPED: Final = EventRow(
+    "DriftRolloutStopped", _WARNING, ("nodepools",), "{message}",
+    when="A replacement of a drifted node was not Initialized in time, or pods on a new node do not become Ready: no"
+    " further drifted node of the NodePool is replaced.",
+    remedy="Look at the NodeClaim or the pod that the message names, and correct it, the NodePool or the EC2NodeClass;"
+    " `spotwright resume` tries again at once.",
+    repeat_after=timedelta(minutes=15),
+)
 ZONAL_SHIFT_ACTIVE: Final = EventRow(
     "ZonalShiftActive", _WARNING, ("nodepools",),
     "The cluster's traffic is shifted away from zone {zone}: no node is launched in it",

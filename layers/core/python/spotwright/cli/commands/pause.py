@@ -13,7 +13,7 @@ def add_pause(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def add_resume(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser("resume", help="end a pause, and close the breaker that stopped disruption")
+    parser = subparsers.add_parser("resume", help="end a pause, close the breaker, and try stopped roll-outs again")
     _add_cluster_options(parser)
     parser.set_defaults(run=run, verb="resume")
 
@@ -54,5 +54,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 _MESSAGES = {
     "pause": "{cluster} is paused: nothing is launched or disrupted by choice; interrupted nodes are still replaced.",
-    "resume": "{cluster} is resumed; a breaker that had stopped disruption is closed.",
+    "resume": "{cluster} is resumed; a breaker that was open is closed, and stopped roll-outs are tried again.",
 }

@@ -1,14 +1,17 @@
 """Replacing drifted nodes: read live and committed at once, since nobody has to be waited for."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from spotwright.decisions.decision import Disruption, derived_id
 from spotwright.disruption import drift
 from spotwright.disruption.drift import DriftReplacement
+from spotwright.disruption.rollouts import Rollout, rollout_key
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.disrupt.inputs import DisruptResult, admit, buying, gather_and_plan, locked_claims
+from spotwright.workflows.disrupt.rollouts import read_rollouts
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather_live
@@ -22,6 +25,7 @@ def find_drifted(
     snapshot: Snapshot,
     plan: Plan,
     locked: frozenset[str],
+    rollouts: Mapping[str, Rollout],
     *,
     maximum: int = drift.MAXIMUM_CANDIDATES,
 ) -> DriftReplacement:
@@ -29,7 +33,7 @@ def find_drifted(
     if not any(claim.is_condition_true(drift.REASON) for claim in snapshot.nodeclaims):
         return DriftReplacement()
     catalog = ports.catalogs.read(snapshot.catalog_key)
-    return drift.replace_drifted(snapshot, plan, catalog, locked=locked, maximum=maximum)
+    return drift.replace_drifted(snapshot, plan, catalog, locked=locked, maximum=maximum, rollouts=rollouts)
 
 
 def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft) -> DisruptResult:
@@ -40,7 +44,8 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
         return DisruptResult(obstacle)
     snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     locked = locked_claims(ports, snapshot)
-    found = find_drifted(ports, snapshot, plan, locked)
+    rollouts = read_rollouts(ports, snapshot, locked)
+    found = find_drifted(ports, snapshot, plan, locked, rollouts)
     uids = _uids(found)
     # The same nodes count once for the breaker, however often their commit is tried.
     id = derived_id(snapshot.cluster, drift.REASON, *sorted(uids.values()))
@@ -50,10 +55,11 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
         return DisruptResult("another invocation counted disruptions meanwhile")
     if admitted < len(uids):
         # The others wait until the breaker is closed again. Those that it has counted go, or it would open for nothing.
-        found = find_drifted(ports, snapshot, plan, locked, maximum=admitted)
+        found = find_drifted(ports, snapshot, plan, locked, rollouts, maximum=admitted)
         uids = _uids(found)
     if found.snapshot is None:
         return DisruptResult(breaker_open=breaker_open, details=_reasons(found))
+    keys = _rollout_keys(found, snapshot)
     decision = commit_plan(
         state=ports.state,
         blobs=ports.blobs,
@@ -69,6 +75,7 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
                 (name,),
                 {name: uid},
                 locked_claims=tuple(sorted(locked)),
+                rollout=keys[name],
             )
             for name, uid in uids.items()
         ),
@@ -82,6 +89,14 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
 
 def _uids(found: DriftReplacement) -> dict[str, str]:
     return {candidate.name: candidate.claim.metadata.uid for candidate in found.candidates}
+
+
+def _rollout_keys(found: DriftReplacement, snapshot: Snapshot) -> dict[str, str]:
+    """By NodeClaim."""
+    classes = {nodeclass.name: nodeclass for nodeclass in snapshot.nodeclasses}
+    pools = {candidate.pool.name: candidate.pool for candidate in found.candidates}
+    keys = {name: rollout_key(pool, classes.get(pool.node_class_ref.name)) for name, pool in pools.items()}
+    return {candidate.name: keys[candidate.pool.name] for candidate in found.candidates}
 
 
 def _reasons(found: DriftReplacement) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from spotwright.workflows.disrupt.inputs import (
     locked_claims,
 )
 from spotwright.workflows.disrupt.rebalance import rebalance_nodes
+from spotwright.workflows.disrupt.rollouts import read_rollouts, show_rollouts
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -98,7 +99,9 @@ def _disrupt_with_pods(
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, recommended, events.DISRUPTION_BLOCKED))
     if result.committed:
         return result
-    drifted = find_drifted(ports, snapshot, plan, locked)
+    rollouts = read_rollouts(ports, snapshot, locked)
+    show_rollouts(ports, snapshot, rollouts)
+    drifted = find_drifted(ports, snapshot, plan, locked, rollouts)
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, drifted.blocked, events.DISRUPTION_BLOCKED))
     if drifted.candidates:
         result = commit_drift(ports, now=now, seconds_left=seconds_left)

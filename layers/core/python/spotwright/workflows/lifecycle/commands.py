@@ -167,7 +167,8 @@ def _await_replacements(ports: LifecyclePorts, row: CommandRow, claims: Claims, 
     if not ready and lost and not (row.forced and late):
         _abort(ports, row, f"replacement {lost} was lost", now)
     elif not ready and late and not row.forced:
-        _abort(ports, row, "replacements were not initialized in time", now)
+        failed = msgspec.structs.replace(row, failed=epoch_ms(now))
+        _abort(ports, failed, "replacements were not initialized in time", now)
     elif ready or late:
         _delete(ports, row, now)
     else:

@@ -61,7 +61,8 @@ class CommandRow(msgspec.Struct, frozen=True):
     starts at planned). ``deadline``: epoch milliseconds; then a ``forced`` command goes on without its replacements,
     any other is aborted. ``initialized_replacements``: replacements that were Initialized once. ``own_replacements``:
     how many replacements, the first ones, the command's own decision makes; a claim of the name that another made is
-    none."""
+    none. ``rollout``: see Disruption. ``failed``: epoch milliseconds at which it was given up because its replacements
+    were not Initialized in time, 0 = it was not."""
 
     id: str
     cluster: str
@@ -73,6 +74,8 @@ class CommandRow(msgspec.Struct, frozen=True):
     initialized_replacements: tuple[str, ...] = msgspec.field(default=(), name="initialized")
     own_replacements: int = 0
     forced: bool = False
+    rollout: str = ""
+    failed: int = 0
     phase: str = "planned"
     deadline: int = 0
     created: int = 0

@@ -3,7 +3,12 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from spotwright.adapters.aws.dynamodb.state import DynamoState
 from spotwright.adapters.aws.errors import translate_errors
+from spotwright.disruption import rollouts
+from spotwright.workflows.ports.rows import epoch_ms
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -32,7 +37,15 @@ class PauseRow:
             )
 
     def resume(self) -> None:
-        """End the pause and close the breaker; no error when there is neither. Raises ApiError."""
+        """End the pause, close the breaker, and forget replacements that failed; no error when there are none.
+
+        Raises ApiError.
+        """
         for row in ("pause", "breaker"):
             with translate_errors(f"DeleteItem {row}"):
                 self._client.delete_item(TableName=self._table, Key={"pk": {"S": self._cluster}, "sk": {"S": row}})
+        state = DynamoState(self._client, table=self._table, cluster=self._cluster)
+        remembered = epoch_ms(datetime.now(UTC) - rollouts.REMEMBERED)
+        for command in state.commands(created_after=remembered):
+            if command.failed:
+                state.save(msgspec.structs.replace(command, failed=0))

@@ -1,0 +1,171 @@
+"""Roll-outs: a canary goes first, its NodePool says how far it is, and stops when new nodes or their pods fail."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
+
+NO_CONSOLIDATION = Budget("0", reasons=("Underutilized",))
+
+
+def with_nodes(world: World, count: int, budget: str) -> None:
+    """So many nodes with a pod each, which only drift disrupts."""
+    world.cluster.update("nodepools", "default", budgets=(Budget(budget), NO_CONSOLIDATION))
+    stamp(world)
+    look(world, "nodepools")
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), count)
+    assert world.run(180, until=lambda: len(world.running_pods()) == count == len(world.claims()))
+    world.run(30)
+
+
+def relabel(world: World, team: str = "b") -> None:
+    edit(world, "nodepools", labels={"team": team})
+    look(world, "nodepools")
+
+
+def teams(world: World) -> list[str]:
+    return sorted(claim.metadata.labels.get("team", "") for claim in world.claims())
+
+
+def disrupted(world: World) -> list[NodeClaim]:
+    """As budgets count them."""
+    return [
+        claim
+        for claim in world.claims()
+        if claim.is_condition_true("DisruptionReason") and not claim.is_condition_true("InstanceTerminating")
+    ]
+
+
+def told(world: World) -> Condition:
+    """What the NodePool says of its roll-out."""
+    (pool,) = world.cluster.nodepools()
+    return find_condition(pool.conditions, "DriftProgressing") or Condition("DriftProgressing", "", "")
+
+
+def watch(world: World, seconds: int, until: Callable[[], bool], most: int) -> bool:
+    """Let time pass; at no moment are more nodes disrupted than ``most``."""
+    for _ in range(seconds):
+        world.run(1)
+        assert len(disrupted(world)) <= most
+        if until():
+            return True
+    return False
+
+
+@pytest.mark.parametrize("budget", ["2", "100%"])
+def test_the_canary_goes_alone_and_then_the_budget_counts(world: World, budget: str) -> None:
+    with_nodes(world, 5, budget)
+    relabel(world)
+    assert watch(world, 180, lambda: told(world).reason == "CanaryInProgress", most=1)
+    assert watch(world, 180, lambda: teams(world).count("b") > 1, most=4 if budget == "100%" else 2)
+    assert told(world).reason == "ReplacingNodes"
+    assert told(world).message == "1 of 5 nodes replaced; zone ap-northeast-2a next"
+    assert world.run(900, until=lambda: told(world).reason == "RolloutComplete")
+    assert set(teams(world)) == {"b"}
+    assert len(world.running_pods()) == 5
+
+
+def keep_pods_unready(world: World) -> None:
+    """From now on pods start and are not Ready on nodes of the new template."""
+    for pod in world.cluster.all("pods"):
+        node = world.cluster.node(pod.node_name) if pod.node_name else None
+        if node is not None and node.metadata.labels.get("team") == "b" and pod.is_ready:
+            world.cluster.put("pods", msgspec.structs.replace(pod, is_ready=False))
+
+
+def test_pods_that_do_not_become_ready_stop_the_roll_out_until_they_are(world: World) -> None:
+    with_nodes(world, 4, "2")
+    relabel(world)
+    for _ in range(900):
+        world.run(1)
+        keep_pods_unready(world)
+        assert len(disrupted(world)) <= 1
+    assert teams(world) == ["", "", "", "b"]
+    condition = told(world)
+    assert (condition.status, condition.reason) == ("False", "PodsNotReady")
+    assert condition.message.startswith("1 of 4 nodes replaced; stopped: 1 of 1 pods on the new node ")
+    assert "are not Ready after 5 minutes (pod default/inflate-" in condition.message
+    stopped = [event for event in world.cluster.events if event.reason == "DriftRolloutStopped"]
+    assert {event.name for event in stopped} == {"default"}
+    for pod in world.running_pods():
+        world.cluster.put("pods", msgspec.structs.replace(pod, is_ready=True))
+    assert watch(world, 900, lambda: teams(world) == ["b"] * 4, most=2)
+
+
+def test_a_replacement_that_is_not_initialized_stops_it_and_another_canary_follows(world: World) -> None:
+    with_nodes(world, 4, "100%")
+    world.kubelets.boot_seconds = 36_000.0
+    relabel(world)
+    assert watch(world, 900, lambda: told(world).status == "False", most=1)
+    condition = told(world)
+    assert condition.reason == "ReplacementNotInitialized"
+    assert condition.message.startswith("0 of 4 nodes replaced; stopped: the replacement default-")
+    assert "Another canary is tried at " in condition.message
+    assert not disrupted(world)
+    assert all(labels.DISRUPTED not in {taint.key for taint in node.taints} for node in world.cluster.nodes())
+    launched = len(world.effects.select("cluster", "create_nodeclaim"))
+    assert not watch(world, 12 * 60, lambda: bool(disrupted(world)), most=0)
+    assert len(world.effects.select("cluster", "create_nodeclaim")) == launched
+    world.kubelets.boot_seconds = 20.0
+    assert watch(world, 5 * 60, lambda: len(disrupted(world)) == 1, most=1)
+    assert watch(world, 900, lambda: teams(world) == ["b"] * 4, most=4)
+
+
+def test_resuming_tries_another_canary_at_once(world: World) -> None:
+    """`spotwright resume` forgets what failed; the NodeClaim that did not join goes after fifteen minutes."""
+    with_nodes(world, 3, "100%")
+    world.kubelets.boot_seconds = 36_000.0
+    relabel(world)
+    assert world.run(900, until=lambda: told(world).status == "False")
+    for row in world.state.commands(created_after=0):
+        world.state.save(msgspec.structs.replace(row, failed=0))
+    assert world.run(420, until=lambda: len(disrupted(world)) == 1)
+
+
+def test_another_template_is_another_roll_out(world: World) -> None:
+    """A stop is about what was tried, and nothing else."""
+    with_nodes(world, 3, "100%")
+    world.kubelets.boot_seconds = 36_000.0
+    relabel(world)
+    assert world.run(900, until=lambda: told(world).status == "False")
+    world.kubelets.boot_seconds = 20.0
+    relabel(world, "c")
+    assert world.run(120, until=lambda: len(disrupted(world)) == 1)
+    assert world.run(900, until=lambda: teams(world) == ["c"] * 3)
+
+
+def test_a_nodepool_may_do_without_a_canary(world: World) -> None:
+    with_nodes(world, 4, "100%")
+    world.cluster.update("nodepools", "default", annotations={labels.DRIFT_ROLLOUT: "Off"})
+    relabel(world)
+    assert world.run(120, until=lambda: len(disrupted(world)) == 4)
+    assert told(world).status == ""
+
+
+def test_nodes_whose_pods_fit_elsewhere_need_no_canary(world: World) -> None:
+    """No new node is made, so none can prove itself."""
+    with_nodes(world, 3, "2")
+    world.cluster.put("nodes", builders.unmanaged_node("room"))
+    relabel(world)
+    assert world.run(120, until=lambda: len(disrupted(world)) == 2)
+
+
+def test_pods_that_are_ready_nowhere_are_no_reason_to_stop(world: World) -> None:
+    with_nodes(world, 3, "1")
+    relabel(world)
+    for _ in range(1500):
+        world.run(1)
+        for pod in world.running_pods():
+            if pod.is_ready:
+                world.cluster.put("pods", msgspec.structs.replace(pod, is_ready=False))
+        if teams(world) == ["b", "b", "b"]:
+            break
+    assert teams(world) == ["b", "b", "b"]

@@ -1,0 +1,186 @@
+"""How far roll-outs are: which node is the canary, when it has proved itself, and what stops."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from spotwright.disruption.rollouts import Attempt, Phase, Rollout, find_rollouts, rollout_key
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.snapshot import Snapshot
+from spotwright.simulation import builders
+from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, node, on, snapshot
+
+NEW, OLD = {labels.NODEPOOL_HASH: "2"}, {labels.NODEPOOL_HASH: "1"}
+KEY = rollout_key(builders.nodepool(metadata=ObjectMeta("default", annotations=NEW)), builders.nodeclass())
+
+
+def pool(**annotations: str) -> NodePool:
+    return builders.nodepool(metadata=ObjectMeta("default", annotations=NEW | annotations))
+
+
+def old(name: str, zone: str = "a") -> NodeClaim:
+    base = claim(name)
+    drifted = Condition("Drifted", "True", last_transition_time=LONG_AGO)
+    about = msgspec.structs.replace(
+        base.metadata, annotations=OLD, labels=base.metadata.labels | {labels.ZONE: f"zone-{zone}"}
+    )
+    return msgspec.structs.replace(base, metadata=about, conditions=(*base.conditions, drifted))
+
+
+def new(name: str, *, seconds: int = 120, hashed: dict[str, str] = NEW, image: str = "") -> NodeClaim:
+    """Initialized so many seconds ago."""
+    base = claim(name)
+    at = NOW - timedelta(seconds=seconds)
+    about = msgspec.structs.replace(base.metadata, annotations=hashed, creation_timestamp=at - timedelta(seconds=40))
+    return msgspec.structs.replace(
+        base,
+        metadata=about,
+        image_id=image,
+        conditions=(Condition("Initialized", "True", last_transition_time=at),),
+    )
+
+
+def pods(name: str, *ready: bool, minutes: int = 10) -> tuple[Pod, ...]:
+    made = (on(name, builders.pod(f"{name}-{number}")) for number in range(len(ready)))
+    since = NOW - timedelta(minutes=minutes)
+    return tuple(
+        msgspec.structs.replace(pod, is_ready=is_ready, start_time=since)
+        for pod, is_ready in zip(made, ready, strict=True)
+    )
+
+
+def of(*claims: NodeClaim, running: tuple[Pod, ...] = (), **fields: object) -> Snapshot:
+    fields = {"nodepools": (pool(),), "nodeclasses": (builders.nodeclass(),)} | fields
+    names = [nodeclaim.name for nodeclaim in claims]
+    return snapshot(nodeclaims=claims, nodes=tuple(map(node, names)), pods=running, **fields)
+
+
+def found(observed: Snapshot, *attempts: Attempt, locked: frozenset[str] = NOBODY) -> Rollout:
+    return find_rollouts(observed, attempts, locked)["default"]
+
+
+def failure(minutes_ago: int, key: str = KEY) -> Attempt:
+    return Attempt(key, failed_at=NOW - timedelta(minutes=minutes_ago), replacement="r")
+
+
+def test_without_drifted_nodes_there_is_no_roll_out() -> None:
+    assert find_rollouts(of(new("n")), (), NOBODY) == {}
+
+
+def test_a_nodepool_may_be_left_out() -> None:
+    observed = of(old("o"), nodepools=(pool(**{labels.DRIFT_ROLLOUT: "Off"}),))
+    assert find_rollouts(observed, (), NOBODY) == {}
+
+
+def test_the_first_is_the_canary_and_the_others_wait_for_it() -> None:
+    assert found(of(old("a"), old("b"))).phase == Phase.CANARY
+    assert found(of(old("a"), old("b")), locked=frozenset("a")).phase == Phase.WAITING
+
+
+def test_a_canary_that_proved_itself_lets_the_others_go_zone_by_zone() -> None:
+    observed = of(old("a", "c"), old("b", "b"), new("n"), running=pods("n", True))
+    rollout = found(observed, Attempt(KEY, nodes=1))
+    assert (rollout.phase, rollout.message) == (Phase.REPLACING, "1 of 3 nodes replaced; zone zone-b next")
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(10, Phase.WAITING), (31, Phase.REPLACING)])
+def test_a_canary_without_pods_is_waited_for_shortly(seconds: int, expected: Phase) -> None:
+    assert found(of(old("a"), new("n", seconds=seconds))).phase == expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(120, Phase.WAITING), (301, Phase.REPLACING)])
+def test_pods_that_still_run_on_the_old_node_are_waited_for_a_while(seconds: int, expected: Phase) -> None:
+    """A PodDisruptionBudget may hold them for hours."""
+    (coming,) = pods("n", True)
+    observed = of(old("a"), old("b"), new("n", seconds=seconds), running=(coming,), moving_pods={coming.key: "node-a"})
+    assert found(observed, locked=frozenset("a")).phase == expected
+
+
+@pytest.mark.parametrize(
+    ("ready", "minutes", "expected"),
+    [
+        ((True, True, False), 10, Phase.REPLACING),
+        ((True, False), 10, Phase.REPLACING),
+        ((True, False, False), 10, Phase.PODS_NOT_READY),
+        ((False,), 10, Phase.PODS_NOT_READY),
+        ((False,), 1, Phase.WAITING),
+    ],
+)
+def test_half_of_the_pods_must_be_ready_within_five_minutes(
+    ready: tuple[bool, ...], minutes: int, expected: Phase
+) -> None:
+    observed = of(old("a"), new("n", seconds=900), running=(*pods("n", *ready, minutes=minutes), *pods("a", True)))
+    assert found(observed).phase == expected
+
+
+def test_pods_that_are_ready_nowhere_say_nothing_of_a_new_node() -> None:
+    observed = of(old("a"), new("n", seconds=900), running=(*pods("n", False), *pods("a", False, False)))
+    assert found(observed).phase == Phase.REPLACING
+
+
+def test_what_pods_miss_is_named() -> None:
+    observed = of(old("a"), new("n", seconds=900), running=(*pods("n", False), *pods("a", True)))
+    assert found(observed).message == (
+        "0 of 1 nodes replaced; stopped: 1 of 1 pods on the new node node-n are not Ready after 5 minutes (pod"
+        " default/n-0). It goes on when they are; look at the pods, and correct them, the NodePool or the EC2NodeClass"
+    )
+
+
+@pytest.mark.parametrize(
+    ("failures", "minutes_ago", "expected"),
+    [(1, 14, Phase.NOT_INITIALIZED), (1, 16, Phase.CANARY), (2, 29, Phase.NOT_INITIALIZED), (2, 31, Phase.CANARY)],
+)
+def test_after_a_replacement_that_failed_the_next_canary_waits_twice_as_long_each_time(
+    failures: int, minutes_ago: int, expected: Phase
+) -> None:
+    tried = [failure(minutes_ago + 60 * number) for number in range(failures)]
+    assert found(of(old("a"), old("b")), *tried).phase == expected
+
+
+def test_a_replacement_that_joins_after_all_ends_the_stop() -> None:
+    observed = of(old("a"), new("n", seconds=60), running=pods("n", True))
+    assert found(observed, failure(2)).phase == Phase.REPLACING
+    assert found(observed, failure(0)).phase == Phase.NOT_INITIALIZED
+
+
+def test_what_failed_for_another_template_does_not_count() -> None:
+    assert found(of(old("a")), failure(1, "default/other")).phase == Phase.CANARY
+
+
+def made(nodeclaim: NodeClaim, created: datetime) -> NodeClaim:
+    about = msgspec.structs.replace(nodeclaim.metadata, creation_timestamp=created)
+    return msgspec.structs.replace(nodeclaim, metadata=about)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [made(new("n"), LONG_AGO - timedelta(minutes=1)), new("n", hashed=OLD), new("n", image="ami-old")],
+    ids=["made before the drift", "another template", "another image"],
+)
+def test_only_a_node_of_what_is_wanted_now_proves_it(other: NodeClaim) -> None:
+    """Whether or not its own condition Drifted is there yet."""
+    assert found(of(old("a"), other)).phase == Phase.CANARY
+    assert found(of(old("a"), new("n", image="ami-amd64"))).phase == Phase.REPLACING
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        builders.nodepool(metadata=ObjectMeta("default", annotations={labels.NODEPOOL_HASH: "3"})),
+        builders.nodepool(
+            metadata=ObjectMeta("default", annotations=NEW),
+            requirements=(NodeSelectorRequirement(labels.ARCH, "In", ("arm64",)),),
+        ),
+    ],
+    ids=["template", "requirements"],
+)
+def test_another_target_has_another_key(changed: NodePool) -> None:
+    assert rollout_key(changed, builders.nodeclass()) != KEY
+    budgets_only = msgspec.structs.replace(pool(), budgets=())
+    assert rollout_key(budgets_only, builders.nodeclass()) == KEY
