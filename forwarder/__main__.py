@@ -78,6 +78,8 @@ def main() -> int:
         return 2
     if not has_credentials:
         log_line(logger, log_lines.FORWARDER_WITHOUT_CREDENTIALS, cluster=forwarder_settings.cluster)
+    if not forwarder_settings.bucket:
+        log_line(logger, log_lines.FORWARDER_OUTDATED, cluster=forwarder_settings.cluster, missing="SPOTWRIGHT_BUCKET")
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -110,8 +112,10 @@ def _loop(forwarder_settings: ForwarderSettings, updates: SimpleQueue[Update], s
     sender = DoorbellSender(clients.client("sqs"), cluster=cluster, urls=forwarder_settings.queues)
     dynamodb, cache = clients.client("dynamodb"), ObjectCache()
     table = Table(dynamodb, forwarder_settings.table)
-    writer = ClusterStateWriter(clients.client("s3"), table, bucket=forwarder_settings.bucket, cluster=cluster)
-    jobs = StateJobs(writer, cluster=cluster, epoch=epoch, report=updates.put)
+    jobs = None
+    if bucket := forwarder_settings.bucket:
+        writer = ClusterStateWriter(clients.client("s3"), table, bucket=bucket, cluster=cluster)
+        jobs = StateJobs(writer, cluster=cluster, epoch=epoch, report=updates.put)
 
     def beat(leaving: bool, sequence: int) -> None:
         now = 0.0 if leaving else time.time()

@@ -13,7 +13,8 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 class ForwarderSettings(msgspec.Struct, frozen=True):
-    """``table`` and ``bucket``: where heartbeat and cluster state are written. ``queues``: URL by name.
+    """``table`` and ``bucket``: where heartbeat and cluster state are written, bucket "" = no state is. ``queues``: URL
+    by name.
 
     ``batch_idle_seconds``/``batch_max_seconds``: Karpenter's batching window of pods.
     ``server``: URL of the API server; ``service_account``: the folder of the pod's token and the cluster's CA.
@@ -33,12 +34,15 @@ class ForwarderSettings(msgspec.Struct, frozen=True):
 
 
 def settings(variables: Mapping[str, str]) -> ForwarderSettings:
-    """Read the variables that the Deployment sets; raises InvalidRequest naming the one that is wrong."""
+    """Read the variables that the Deployment sets; raises InvalidRequest naming the one that is wrong.
+
+    An image may be newer than its Deployment, until that is installed again: what came later has a default.
+    """
     try:
         return ForwarderSettings(
             cluster=variables.get("CLUSTER_NAME") or variables["SPOTWRIGHT_CLUSTER"],
             table=variables["SPOTWRIGHT_TABLE"],
-            bucket=variables["SPOTWRIGHT_BUCKET"],
+            bucket=variables.get("SPOTWRIGHT_BUCKET", ""),
             queues={name: variables[f"SPOTWRIGHT_{name.upper()}_QUEUE_URL"] for name in QUEUES},
             server=_server(variables["KUBERNETES_SERVICE_HOST"], variables["KUBERNETES_SERVICE_PORT"]),
             service_account=variables.get("KUBERNETES_SERVICEACCOUNT_DIRECTORY") or str(SERVICE_ACCOUNT),

@@ -33,12 +33,12 @@ class Writes(Protocol):
 
 
 class StateShipping:
-    """The state of one cluster. ``wall``: the time, aware UTC."""
+    """The state of one cluster. ``writes``: None = no state is ever due. ``wall``: the time, aware UTC."""
 
     def __init__(
         self,
         cache: ObjectCache,
-        writes: Writes,
+        writes: Writes | None,
         *,
         cluster: str,
         epoch: int,
@@ -67,13 +67,14 @@ class StateShipping:
 
     def write_what_is_due(self, now: float) -> None:
         """Begin what is due; the loop does this in every turn."""
-        if not self._cache.is_synced(now):
+        writes = self._writes
+        if writes is None or not self._cache.is_synced(now):
             return
         if not self._full_pending and now >= self._full_due and self._needs_full(now):
-            self._begin_full(now)
+            self._begin_full(writes, now)
         pending = self._state_pending_since != NEVER or self.shows(self._cache.changes.number)
         if self._full is not None and not pending and (now >= self._due or self._wanted):
-            self._begin_state(self._full, now)
+            self._begin_state(writes, self._full, now)
 
     def ask(self, now: float) -> bool:
         """A doorbell for pods is about to be sent: write now. False = it is not worth waiting for."""
@@ -121,10 +122,10 @@ class StateShipping:
             return False
         return (self.written.changes_bytes or 0) > max(SMALL_CHANGES_BYTES, LARGEST_CHANGES * self._full.size_bytes)
 
-    def _begin_full(self, now: float) -> None:
+    def _begin_full(self, writes: Writes, now: float) -> None:
         self._full_pending = True
         self._cache.changes.begin()
-        self._writes.write_full(
+        writes.write_full(
             ClusterState(
                 cluster=self._cluster,
                 epoch=self._epoch,
@@ -135,11 +136,11 @@ class StateShipping:
             )
         )
 
-    def _begin_state(self, full: FullBody, now: float) -> None:
+    def _begin_state(self, writes: Writes, full: FullBody, now: float) -> None:
         self.sequence += 1
         self._state_pending_since, self._due, self._wanted = now, now + PERIOD_SECONDS, False
         changed = self._cache.changes
-        self._writes.write_state(
+        writes.write_state(
             StateToWrite(
                 sequence=self.sequence,
                 taken=self._wall(),

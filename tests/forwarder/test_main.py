@@ -5,11 +5,13 @@ import json
 import logging
 import os
 import threading
+from queue import SimpleQueue
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from forwarder.batching import NEVER
 from forwarder.kinds import WATCHED_KINDS
 from forwarder.settings import QUEUES, ForwarderSettings
 from spotwright.adapters.kubernetes.connection import Connection
@@ -92,6 +94,34 @@ def test_a_pod_without_credentials_says_so_and_goes_on(
     assert main.main() == 0
     assert messages(caplog) == [log_lines.FORWARDER_WITHOUT_CREDENTIALS.message]
     assert vars(caplog.records[0])["cluster"] == "blue"
+
+
+def test_a_newer_image_runs_under_an_older_deployment(
+    main: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until it is installed again no state is shipped; doorbells and heartbeats are sent."""
+    older = {
+        "SPOTWRIGHT_CLUSTER": "blue", "SPOTWRIGHT_TABLE": "t", "KUBERNETES_SERVICE_HOST": "::1",
+        "KUBERNETES_SERVICE_PORT": "1", **{f"SPOTWRIGHT_{name.upper()}_QUEUE_URL": "u" for name in QUEUES},
+    }  # fmt: skip
+    monkeypatch.setattr(os, "environ", older)
+    monkeypatch.setattr(main, "pod_configuration", lambda *_: None)
+    monkeypatch.setattr(main, "Connection", lambda _: NOWHERE)
+    monkeypatch.setattr(main.clients, "has_own_credentials", lambda: True)
+    monkeypatch.setattr(main, "_log_to_stdout", lambda: None)
+    monkeypatch.setattr(main.signal, "signal", lambda *_: None)
+    loops = []
+    monkeypatch.setattr(
+        main, "_run", lambda given, *_: loops.append(main._loop(given, SimpleQueue(), SimpleNamespace(watch=None)))
+    )
+    assert main.main() == 0
+    assert messages(caplog) == [log_lines.FORWARDER_OUTDATED.message]
+    assert vars(caplog.records[0])["missing"] == "SPOTWRIGHT_BUCKET"
+    (loop,) = loops
+    loop.cache.is_synced = lambda _: True
+    loop.shipping.write_what_is_due(0.0)
+    assert not loop.shipping.ask(0.0)
+    assert loop.shipping.next_at() == NEVER
 
 
 def test_every_line_names_the_cluster(main: ModuleType) -> None:

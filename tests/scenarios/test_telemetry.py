@@ -26,6 +26,7 @@ SCENARIOS = {
         "the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table",
     ),
     "forwarder/test_main.py": (
+        "a_newer_image_runs_under_an_older_deployment",
         "a_watcher_that_ends_by_an_error_ends_the_process",
         "it_says_where_its_metrics_are_and_that_it_stopped",
         "where_its_address_is_taken_metrics_are_served_on_a_free_port",

@@ -395,6 +395,12 @@ FORWARDER_WITHOUT_CREDENTIALS: Final = LogLine(
     remedy="`kubectl rollout restart deployment spotwright-forwarder --namespace kube-system`; if it stays, deploy"
     " again.",
 )
+FORWARDER_OUTDATED: Final = LogLine(
+    _WARNING, "forwarder's Deployment is older than its image", ("cluster", "missing"),
+    when="`missing` names an environment variable that this version of the forwarder was not given. Without a bucket it"
+    " ships no cluster state: it rings for what changes, and functions list the API server.",
+    remedy="Deploy again; the forwarder's Deployment is written by the function install.",
+)
 WATCHER_ENDED: Final = LogLine(
     _ERROR, "watcher ended unexpectedly", ("kind",), traceback=True,
     when="An error that is not handled ended a watch; the process ends, and its pod restarts.",
