@@ -67,6 +67,7 @@ def _record(
             kind=notice.kind, instance_ids=notice.instance_ids, deadline=notice.deadline,
         )  # fmt: skip
         add_metric(metrics, telemetry.NOTICES, 1)
+    sqs_batch.end_with_expired_credentials([failure.code for failure in failures.values()], logger)
     return list(failures)
 
 

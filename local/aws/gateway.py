@@ -31,6 +31,13 @@ _UNKNOWN_KEY_ELSEWHERE = (
     403,
 )
 
+# And to one whose session is over.
+_EXPIRED = {
+    "ec2": ("RequestExpired", "Request has expired.", 400),
+    "dynamodb": ("ExpiredTokenException", "The security token included in the request is expired", 400),
+}
+_EXPIRED_ELSEWHERE = ("ExpiredToken", "The security token included in the request is expired", 403)
+
 
 class Gateway:
     """Answers AWS calls for one emulator. Thread safe: it holds nothing but moto's own application."""
@@ -126,7 +133,7 @@ def _parameters(request: AwsRequest) -> Any:
 
 def _unknown(request: AwsRequest, code: str) -> AwsResponse:
     if code == "ExpiredToken":
-        error = AwsError("ExpiredToken", "The security token included in the request is expired", 403)
+        error = AwsError(*_EXPIRED.get(request.service, _EXPIRED_ELSEWHERE))
     else:
         error = AwsError(*_UNKNOWN_KEY.get(request.service, _UNKNOWN_KEY_ELSEWHERE))
     return request.fail(error)

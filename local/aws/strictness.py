@@ -26,6 +26,8 @@ class Rule(StrEnum):
     POD_IDENTITY_PROPAGATION = "pod-identity-propagation"
     POD_IDENTITY_ADMISSION = "pod-identity-admission"
     POD_IDENTITY_AGENT = "pod-identity-agent"
+    SESSION_EXPIRY = "session-expiry"
+    FUNCTION_SESSION_EXPIRY = "function-session-expiry"
     INSTANCE_PROFILE_PROPAGATION = "instance-profile-propagation"
     LAUNCH_TEMPLATE_PROPAGATION = "launch-template-propagation"
     INSTANCE_PROPAGATION = "instance-propagation"
@@ -58,6 +60,10 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.POD_IDENTITY_PROPAGATION: Behavior("a Pod Identity association gives nothing at first", (3.0, 8.0)),
     Rule.POD_IDENTITY_ADMISSION: Behavior("a pod that was admitted before its association counted stays without it"),
     Rule.POD_IDENTITY_AGENT: Behavior("without the add-on eks-pod-identity-agent nobody gives credentials to pods"),
+    Rule.SESSION_EXPIRY: Behavior(
+        "sessions of roles and of pods end after the shortest time that STS allows, or a little more", (900.0, 1200.0)
+    ),
+    Rule.FUNCTION_SESSION_EXPIRY: Behavior("a function's own credentials end while its process goes on", (5.0, 15.0)),
     Rule.INSTANCE_PROFILE_PROPAGATION: Behavior("EC2 does not know a new instance profile at first", (4.0, 9.0)),
     Rule.LAUNCH_TEMPLATE_PROPAGATION: Behavior("EC2 does not know a new launch template at first", (0.3, 1.5)),
     Rule.INSTANCE_PROPAGATION: Behavior("EC2 does not show a new instance at first", (0.3, 2.0)),
@@ -73,7 +79,7 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
 _MOST_NOTES = 10_000
 DELAYS = frozenset(rule for rule, behavior in BEHAVIORS.items() if behavior.seconds)
 # What not every account has, and what a test should not wait for.
-RELAXED_BY_DEFAULT = frozenset((Rule.ACCOUNT_CONCURRENCY, Rule.PROCESSOR_SHARE))
+RELAXED_BY_DEFAULT = frozenset((Rule.ACCOUNT_CONCURRENCY, Rule.FUNCTION_SESSION_EXPIRY, Rule.PROCESSOR_SHARE))
 # For measuring one's own work: nothing waits for AWS.
 WITHOUT_DELAYS = tuple(sorted(DELAYS | RELAXED_BY_DEFAULT))
 _GROUPS = {"all": frozenset(Rule), "delays": DELAYS}
@@ -96,6 +102,10 @@ class Strictness:
         if limits is None or not self.holds(rule):
             return 0.0
         return random.Random(f"{self.seed} {rule} {about}").uniform(*limits)
+
+    def session_seconds(self, rule: Rule, asked: int, about: str) -> int:
+        """How long a session lasts for which so much was asked: `rule` only makes it shorter."""
+        return min(asked, int(self.seconds(rule, about)) or asked)
 
     def note(self, rule: Rule, about: str) -> None:
         """Something was made or changed: from some time on it is seen."""

@@ -77,3 +77,14 @@ def test_service_models_are_read_once_for_all_roles(role: str) -> None:
     own, assumed = clients.own_session(), clients.role_session(role)
     assert own is not assumed
     assert own.get_component("data_loader") is assumed.get_component("data_loader")
+
+
+def test_a_session_that_ends_soon_is_renewed_before_it_does(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of an hour is the shortest session that STS gives."""
+    monkeypatch.setattr(clients, "ROLE_SECONDS", 900)
+    client = clients.ec2(role)
+    keys = set()
+    client.meta.events.register("before-send", lambda request, **_: keys.add(request.headers["Authorization"][:60]))
+    for _ in range(2):
+        assert client.describe_subnets()["Subnets"]
+    assert len(keys) == 2

@@ -76,6 +76,7 @@ SCENARIOS = {
         "the_handler_says_and_counts_which_pods_have_no_place",
         "with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows",
     ),
+    "unit/test_sqs_batch.py": ("a_process_whose_credentials_have_expired_ends_after_its_batch",),
     "scenarios/lifecycle/disruption/test_breaker.py": ("an_interruption_goes_on_while_it_is_open",),
     "scenarios/lifecycle/disruption/test_consolidation.py": (
         "a_node_too_large_is_replaced_with_a_smaller_one_before_it_goes",

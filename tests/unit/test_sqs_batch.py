@@ -8,7 +8,7 @@ import pytest
 from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
-from spotwright.errors import InvalidRequest, Unavailable
+from spotwright.errors import Denied, InvalidRequest, Unavailable
 from spotwright.telemetry import log_lines
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -149,3 +149,17 @@ def test_metrics_and_lines_of_a_cluster_carry_its_name_even_when_its_work_fails(
     assert dimensions == ("cluster", "service")
     (rejected,) = [line for line in lines if line.get("message") == log_lines.REJECTED_MESSAGE.message]
     assert "cluster" not in rejected, "it is of no cluster"
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "ExpiredTokenException", "RequestExpired"])
+def test_a_process_whose_credentials_have_expired_ends_after_its_batch(code: str) -> None:
+    done: list[str] = []
+
+    def work(cluster: str, _: tuple[Doorbell, ...]) -> None:
+        done.append(cluster)
+        if cluster == "blue":
+            raise Denied("GetItem: expired", code=code)
+
+    with pytest.raises(SystemExit):
+        run(message(1), message(2, cluster="green"), work=work)
+    assert sorted(done) == ["blue", "green"]

@@ -28,6 +28,8 @@ TOKEN_PREFIX = "k8s-aws-v1."
 CLUSTER_HEADER = "x-k8s-aws-id"
 LIFETIME = timedelta(minutes=15)
 CLOCK_SKEW = timedelta(minutes=5)
+# Of a pod: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html
+SESSION_SECONDS = 6 * 3600
 CLUSTER_ADMIN = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 ALLOWED_PARAMETERS = {
     "action",
@@ -189,7 +191,7 @@ def _is_associated(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, boo
 
 
 def _pod_credentials(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
-    """What the Pod Identity agent hands a pod of this service account; good for six hours."""
+    """What the Pod Identity agent hands a pod of this service account."""
     cluster, namespace, account = (str(body[key]) for key in ("cluster", "namespace", "serviceAccount"))
     installed = POD_IDENTITY_AGENT in emulator.component(Addons).names(cluster)
     if not installed and emulator.strictness.holds(Rule.POD_IDENTITY_AGENT):
@@ -200,7 +202,8 @@ def _pod_credentials(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, A
     tags = _pod_tags(emulator, body)
     _check_trust(emulator, association.role_arn, tags)
     session = f"eks-{cluster}-{account}-{uuid.uuid4()}"[:64]
-    credentials = create_role_session(emulator, association.role_arn, session, 6 * 3600, session_tags=tags)
+    seconds = emulator.strictness.session_seconds(Rule.SESSION_EXPIRY, SESSION_SECONDS, session)
+    credentials = create_role_session(emulator, association.role_arn, session, seconds, session_tags=tags)
     return {
         "AccessKeyId": credentials.access_key_id,
         "SecretAccessKey": credentials.secret_access_key,

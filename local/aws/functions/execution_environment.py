@@ -24,7 +24,8 @@ from local.aws.sts import callers
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 # What AWS grants a process before its first invocation; a loaded laptop with cold files gets more where it may.
 INIT_SECONDS, RELAXED_INIT_SECONDS = 10, 60
-# Sessions live an hour; a process is not given work so late that its credentials could end under it.
+# A process is not given work so late that its credentials could end under it.
+SESSION_SECONDS = 3600
 LONGEST_LIFE_SECONDS = 40 * 60
 
 
@@ -39,7 +40,8 @@ class ExecutionEnvironment:
         self._killed = False
         self._emulator = emulator
         self._api = RuntimeApi()
-        self._credentials = callers.create_role_session(emulator, function.role, function.name[:64])
+        seconds = emulator.strictness.session_seconds(Rule.FUNCTION_SESSION_EXPIRY, SESSION_SECONDS, str(uuid.uuid4()))
+        self._credentials = callers.create_role_session(emulator, function.role, function.name[:64], seconds)
         self._log = FunctionLog(emulator.directory / "logs" / f"function-{function.short_name}.log", function.version)
         self.process = self._spawn()
         self._meter = UsageMeter(self.process.pid)

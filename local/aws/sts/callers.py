@@ -17,6 +17,7 @@ from moto.sts.models import AssumedRole, sts_backends
 
 from local.aws.calls.request import AwsError, AwsRequest, AwsResponse
 from local.aws.emulator import Emulator
+from local.aws.strictness import Rule
 
 ADMINISTRATOR_PREFIX = "local-"
 _sessions: dict[str, AssumedRole] = {}
@@ -159,6 +160,7 @@ def _assume_role(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     seconds, policy = int(params.get("DurationSeconds") or 3600), params.get("Policy") or ""
     tags = {tag["Key"]: tag["Value"] for tag in params.get("Tags") or []}
     name = params["RoleSessionName"]
+    seconds = emulator.strictness.session_seconds(Rule.SESSION_EXPIRY, seconds, f"{role_arn}/{name}")
     credentials = create_role_session(emulator, role_arn, name, seconds, session_policy=policy, session_tags=tags)
     emulator.parent_access_keys[credentials.access_key_id] = request.access_key
     caller = resolve_caller(emulator, credentials.access_key_id)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -57,6 +58,11 @@ def make_role(aws: Aws, name: str, action: str = "") -> str:
     if action:
         allow(aws, name, action)
     return arn
+
+
+def session_seconds(credentials: dict[str, Any]) -> float:
+    left = credentials["Expiration"] - datetime.now(UTC)
+    return float(left.total_seconds())
 
 
 def allow(aws: Aws, role: str, action: str) -> None:
@@ -215,6 +221,13 @@ def test_a_pod_is_told_of_the_agent_only_with_an_association(strict: Aws, name: 
     assert not strict.control("POST", "/_local/podidentity/associated", account)["associated"]
     with relaxed(strict, Rule.POD_IDENTITY_ADMISSION):
         assert strict.control("POST", "/_local/podidentity/associated", account)["associated"]
+
+
+def test_a_session_ends_soon_whatever_was_asked_for(strict: Aws, name: str) -> None:
+    arn = make_role(strict, name)
+    assert 800 < session_seconds(assume(strict, arn)) <= 1200
+    with relaxed(strict, Rule.SESSION_EXPIRY):
+        assert 3500 < session_seconds(assume(strict, arn)) <= 3600
 
 
 def test_nobody_gives_credentials_to_pods_without_the_agent(strict: Aws, name: str) -> None:

@@ -23,6 +23,8 @@ SCHEMAS: Final = (1,)
 LONGEST_MESSAGE: Final = 1024
 # An invocation that is cut off would hold messages back for the visibility timeout, six times its own.
 BEGIN_SECONDS: Final = 15
+# What services say when the process's own credentials have expired; those of roles that it assumes are renewed.
+_EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
 # An invocation may have no metrics.
 warnings.filterwarnings("ignore", message="No application metrics to publish")
@@ -71,8 +73,10 @@ def process_by_cluster(
     Clusters with few doorbells come first, so that a flood of one cluster holds up no other. Work on a further cluster
     is begun only with BEGIN_SECONDS left; otherwise its doorbells go to ``ring_again``, for another invocation. What is
     not a doorbell for this function fails alone. When the work on a cluster fails, exactly its messages fail, or those
-    of the doorbells that the work names; they return after the visibility timeout.
+    of the doorbells that the work names; they return after the visibility timeout. Raises SystemExit where the
+    process's credentials have expired.
     """
+    codes: list[str] = []
     failed: set[str] = set()
     messages_by_cluster: dict[str, dict[Doorbell, set[str]]] = {}
     for record in event.get("Records") or ():
@@ -97,13 +101,25 @@ def process_by_cluster(
                 raise failure
         except Exception as error:  # noqa: BLE001 the outermost loop: one cluster must not keep the others
             _report(cluster, error, logger, metrics)
+            codes.append(error_code(error))
             failed.update(*(bells[bell] for bell in failures or bells))
         # Each cluster's metrics are written with its own dimension.
         if metrics.metric_set:
             metrics.flush_metrics()
         metrics.clear_metrics()
         logger.remove_keys(["cluster"])
+    end_with_expired_credentials(codes, logger)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in sorted(failed)]}
+
+
+def end_with_expired_credentials(codes: Collection[str], logger: Logger) -> None:
+    """Raise SystemExit if one of the codes of failures says so: Lambda then starts another process with new ones.
+
+    All messages of the batch return; what is done already is done once only.
+    """
+    for code in sorted(_EXPIRED.intersection(codes)):
+        log_line(logger, log_lines.CREDENTIALS_EXPIRED, code=code)
+        raise SystemExit(1)
 
 
 def _report(cluster: str, error: Exception, logger: Logger, metrics: Metrics) -> None:

@@ -24,6 +24,12 @@ WORK_FAILED: Final = LogLine(
     remedy="If it lasts, the error code and the traceback say which call fails.",
 )
 
+CREDENTIALS_EXPIRED: Final = LogLine(
+    _WARNING, "the credentials of this process have expired, it ends", ("code",),
+    when="AWS refused the function's own credentials as expired, which Lambda gives a process when it starts. The next"
+    " process has new ones, and the messages return to the queue.",
+    remedy="Nothing, unless it is frequent: then report it.",
+)
 CLUSTER_NOT_DESCRIBED: Final = LogLine(
     _WARNING, "EKS does not describe the cluster, what it said before is used", ("cluster", "code", "error"),
     when="eks:DescribeCluster failed, which is called every ten minutes. A process that called it before goes on with"

@@ -37,6 +37,8 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
     "UnauthorizedOperation": Denied,
     "ExpiredToken": Denied,
     "ExpiredTokenException": Denied,
+    # What EC2 says of credentials that have expired.
+    "RequestExpired": Denied,
     # What a service says that does not know a role's new credentials yet.
     "InvalidClientTokenId": Denied,
     "UnrecognizedClientException": Denied,
