@@ -69,7 +69,7 @@ def changes_room(before: ClusterObject | None, after: ClusterObject | None) -> b
 
 
 def pod_event_node(before: ClusterObject | None, after: ClusterObject | None) -> str:
-    """The node to which a pod was bound, or on which it was terminated or deleted; "" = none.
+    """The node to which a pod was bound, or on which it was terminated or deleted, or keeps it no more; "" = none.
 
     DaemonSet pods do not count: a node that runs nothing else is empty.
     """
@@ -99,11 +99,12 @@ def _ring_if(rings: bool, *doorbells: QueuedDoorbell) -> frozenset[QueuedDoorbel
     return frozenset(doorbells) if rings else frozenset()
 
 
-def _pod_stage(obj: ClusterObject | None) -> tuple[bool, bool, bool]:
-    """Whether a pod is bound, being deleted, terminated; all False for a pod that does not exist."""
+def _pod_stage(obj: ClusterObject | None) -> tuple[bool, bool, bool, str]:
+    """Whether a pod is bound, being deleted, terminated, and what keeps its node; empty for one that does not exist."""
     if not isinstance(obj, Pod):
-        return (False, False, False)
-    return (bool(obj.node_name), obj.metadata.deletion_timestamp is not None, obj.is_terminal)
+        return (False, False, False, "")
+    deleting, kept = obj.metadata.deletion_timestamp is not None, obj.metadata.annotations.get(labels.DO_NOT_DISRUPT)
+    return (bool(obj.node_name), deleting, obj.is_terminal, kept or "")
 
 
 def _starts_waiting(before: ClusterObject | None, after: ClusterObject | None) -> bool:
@@ -111,7 +112,7 @@ def _starts_waiting(before: ClusterObject | None, after: ClusterObject | None) -
 
 
 def _node_facts(node: ClusterObject | None) -> object:
-    """What of a node lifecycle looks at: readiness, what makes it unhealthy, deletion, taints, labels, resources."""
+    """What of a node lifecycle looks at: readiness, health, deletion, taints, what keeps it, labels, resources."""
     if not isinstance(node, Node):
         return None
     return (
@@ -120,6 +121,7 @@ def _node_facts(node: ClusterObject | None) -> object:
         node.metadata.deletion_timestamp is not None,
         node.provider_id,
         frozenset(node.taints),
+        node.metadata.annotations.get(labels.DO_NOT_DISRUPT),
         node.metadata.labels,
         node.capacity,
         node.allocatable,

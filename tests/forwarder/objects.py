@@ -16,7 +16,10 @@ def decoded(kind: str, value: Object) -> ClusterObject:
 
 
 def pod(name: str = "p", *, node: str = "", owner: str = "ReplicaSet", phase: str = "", **more: Any) -> Object:
-    """A pod; ``unschedulable``, ``deleting``, ``nominated`` and ``ready`` in ``more`` say what has become of it."""
+    """A pod; ``unschedulable``, ``deleting``, ``nominated`` and ``ready`` in ``more`` say what has become of it.
+
+    ``kept``: whether it may be disrupted.
+    """
     conditions = []
     if more.get("unschedulable"):
         conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
@@ -26,6 +29,8 @@ def pod(name: str = "p", *, node: str = "", owner: str = "ReplicaSet", phase: st
     metadata["ownerReferences"] = [{"kind": owner, "name": "owner"}]
     if more.get("deleting"):
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if more.get("kept"):
+        metadata["annotations"] = {"karpenter.sh/do-not-disrupt": more["kept"]}
     status: Object = {"phase": phase or ("Running" if node else "Pending"), "conditions": conditions}
     if more.get("nominated"):
         status["nominatedNodeName"] = "n"

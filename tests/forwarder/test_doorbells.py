@@ -20,6 +20,7 @@ CLASS = QueuedDoorbell("catalog", "nodeclasses", "w")
 
 waiting = decoded("Pod", objects.pod(unschedulable=True))
 bound = decoded("Pod", objects.pod(node="n"))
+kept = decoded("Pod", objects.pod(node="n", kept="true"))
 ready_node = decoded("Node", objects.node())
 
 
@@ -82,6 +83,9 @@ def test_a_change_rings(before: ClusterObject | None, after: ClusterObject | Non
     (bound, decoded("Pod", objects.pod(node="n", deleting=True)), "n"),
     (bound, decoded("Pod", objects.pod(node="n", phase="Succeeded")), "n"),
     (bound, None, "n"),
+    (bound, kept, "n"),
+    (kept, bound, "n"),
+    (kept, kept, ""),
     (waiting, None, ""),
     (None, decoded("Pod", objects.pod(node="n", owner="DaemonSet")), ""),
     (ready_node, None, ""),

@@ -9,7 +9,9 @@ from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.actions import SHOWN_SECONDS
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
 
 TEAM_B = {"team": "b"}
@@ -56,6 +58,30 @@ def test_drifted_nodes_are_replaced_one_after_the_other_and_no_pod_is_without_a_
     assert most == 1
     assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     assert "Disrupting NodeClaim: Drifted" in {event.message for event in world.cluster.events}
+
+
+def test_drift_need_not_wait_for_the_minute(world: World) -> None:
+    with_nodes(world, 1)
+    world.run(60 - world.clock.now().second + 2)
+    relabel(world)
+    assert world.run(SHOWN_SECONDS + 5, until=lambda: len(disrupted(world)) == 1)
+
+
+def test_when_a_pod_protects_a_drifted_node_no_more_it_is_replaced_soon(world: World) -> None:
+    with_nodes(world, 1)
+    (pod,) = world.running_pods()
+    protected = pod.metadata.annotations | {labels.DO_NOT_DISRUPT: "true"}
+    kept = world.cluster.put(
+        "pods", msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=protected))
+    )
+    relabel(world)
+    world.run(180)
+    world.run(60 - world.clock.now().second + 2)
+    assert not disrupted(world)
+    bare = msgspec.structs.replace(kept.metadata, annotations=pod.metadata.annotations)
+    world.cluster.put("pods", msgspec.structs.replace(kept, metadata=bare))
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "node", pod.node_name)])
+    assert world.run(SHOWN_SECONDS + 5, until=lambda: len(disrupted(world)) == 1)
 
 
 def test_a_wider_budget_replaces_more_at_once_and_each_ends_by_itself(world: World) -> None:

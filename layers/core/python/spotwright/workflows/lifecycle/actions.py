@@ -28,6 +28,10 @@ from spotwright.workflows.ports.rows import epoch_ms
 JOINING_PERIOD: Final = timedelta(seconds=60)
 # So long the status of NodePools waits for further claims that move (Karpenter counts every 5 s).
 STATUS_SECONDS: Final = 3
+# So often drifted nodes ring for an evaluation at most (Karpenter evaluates every 10 s), so long after they changed:
+# the forwarder writes the cluster state every 10 s.
+EVALUATION_SECONDS: Final = 5
+SHOWN_SECONDS: Final = 11
 
 
 class HasName(Protocol):
@@ -97,6 +101,18 @@ def request_planning(ports: LifecyclePorts, *, delay_seconds: int = 0) -> None:
 def request_disruption(ports: LifecyclePorts) -> None:
     """A node became empty, or a disruption budget allows one more: the schedule need not be waited for."""
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
+
+
+def request_disruption_soon(ports: LifecyclePorts, *, now: datetime) -> None:
+    """A node has drifted, or what keeps a drifted one may be gone: evaluate when the cluster state surely shows it.
+
+    Once for all nodes of some seconds. Where the state table does not answer, the schedule rings within a minute.
+    """
+    moment = epoch_ms(now)
+    with suppress(ApiError):
+        if not ports.state.throttle("evaluations", now=moment, until=moment + EVALUATION_SECONDS * 1000):
+            bell = Doorbell(ports.cluster.name, "evaluate")
+            ports.doorbells.ring("disrupt", [bell], delay_seconds=SHOWN_SECONDS)
 
 
 def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:

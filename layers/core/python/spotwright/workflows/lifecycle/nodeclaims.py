@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.instance_types import discovered_capacity
+from spotwright.disruption.nodeclaim_drift import DRIFTED
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
@@ -34,6 +35,7 @@ from spotwright.workflows.lifecycle.actions import (
     other_claims,
     record_events,
     request_disruption,
+    request_disruption_soon,
     request_planning,
     request_pool_status,
     ring_lifecycle,
@@ -146,6 +148,8 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
     node = nodes[0] if nodes else None
     if not claim.is_condition_true("Initialized"):
         return _step_initialization(ports, claim, node, now)
+    if seen is not None and claim.is_condition_true(DRIFTED):
+        request_disruption_soon(ports, now=now)
     return _step_initialized(ports, claim, node, now)
 
 

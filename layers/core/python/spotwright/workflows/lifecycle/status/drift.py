@@ -23,7 +23,14 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import for_each, log, log_claim, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.actions import (
+    for_each,
+    log,
+    log_claim,
+    request_disruption_soon,
+    ring_lifecycle,
+    update_conditions,
+)
 from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -74,6 +81,8 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
 
     for_each("nodeclaim", [claim for claim, _ in changes[:CLAIMS_AT_ONCE]], write)
+    if any(isinstance(verdict, Drift) for _, verdict in changes):
+        request_disruption_soon(ports, now=now)
 
 
 def _gather_inputs(ports: LifecyclePorts, claims: Iterable[NodeClaim]) -> _DriftInputs:
