@@ -72,10 +72,10 @@ def test_instances_of_others_are_nobodys_concern(running: World) -> None:
 
 
 def test_a_scheduled_event_drains_the_node_as_its_message_would(running: World) -> None:
-    """The message of AWS Health was lost, or is never sent; budgets are respected, since there is time."""
+    """The message of AWS Health was lost, or is never sent; PodDisruptionBudgets are respected."""
     sick = running.claims()[0]
     id = instance_id(sick.provider_id)
-    event = ScheduledEvent("instance-retirement", running.clock.seconds() + timedelta(days=3))
+    event = ScheduledEvent("instance-retirement", running.clock.seconds() + timedelta(minutes=50))
     running.ec2.statuses[id] = InstanceStatus(id, (), (event,))
     running.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("all", "inflate", min_available="100%"))
     assert running.run(2 * MINUTES, until=lambda: is_deleted(running, sick))

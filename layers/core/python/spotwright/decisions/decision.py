@@ -33,6 +33,8 @@ DRIFTED: Final = "Drifted"
 UNDERUTILIZED: Final = "Underutilized"
 # EC2 recommends to leave the spot instance.
 REBALANCED: Final = "Rebalanced"
+# EC2 has scheduled a change of the instance: a stop, a reboot, its retirement.
+SCHEDULED_CHANGE: Final = "ScheduledChange"
 
 
 class Launch(msgspec.Struct, frozen=True):

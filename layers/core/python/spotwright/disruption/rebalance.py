@@ -13,16 +13,11 @@ import msgspec
 
 from spotwright.aws.instance_types import interruption_history
 from spotwright.decisions.decide import decide
-from spotwright.decisions.decision import DRIFTED, EMPTY, REBALANCED, UNDERUTILIZED
+from spotwright.decisions.decision import REBALANCED
 from spotwright.disruption import cheaper_nodes, simulation
-from spotwright.disruption.candidates import (
-    Blocked,
-    Candidate,
-    build_candidates,
-    marked_candidates,
-    within_budgets,
-)
+from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, marked_candidates
 from spotwright.disruption.cheaper_nodes import Option, SpotPool
+from spotwright.disruption.noticed import Noticed, as_blocked, close_nodes, within_all_budgets
 from spotwright.disruption.prices import Prices
 from spotwright.disruption.simulation import Group, Simulation
 from spotwright.model import labels
@@ -40,8 +35,6 @@ PRICE_MARGIN_PERCENT: Final = 10
 SHARE_PERCENT: Final = 10
 LEAST_NODES: Final = 2
 WINDOW_MS: Final = 60 * 60 * 1000
-# Budgets can name none but these; the strictest counts.
-_BUDGET_REASONS: Final = (EMPTY, DRIFTED, UNDERUTILIZED)
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -50,31 +43,20 @@ class Replacement(msgspec.Struct, frozen=True):
     candidates: tuple[str, ...]
     new_nodes: tuple[NewNode, ...]
 
-    def describe(self, histories: Mapping[str, str]) -> str:
+    def describe(self, histories: Collection[str]) -> str:
         """For example: ``m5.large in z1 had 1 rebalance recommendation in 24 h: NodeClaim a is replaced with …``.
 
-        ``histories``: by candidate, what is said of its offering.
+        ``histories``: what is said of the offerings of the candidates.
         """
-        names = ", ".join(self.candidates)
+        names = f"NodeClaim {self.candidates[0]} is"
+        if len(self.candidates) > 1:
+            names = f"NodeClaims {', '.join(self.candidates)} are"
         kinds = [
             f"{node.capacity_type} {node.instance_types[0]} at {cheaper_nodes.dollars(node.price_picousd_per_hour)}/h"
             for node in self.new_nodes
         ]
         what = f"replaced with {', '.join(kinds)}" if kinds else "removed: its pods have room on other nodes"
-        return f"{'; '.join(sorted(set(histories.values())))}: NodeClaim {names} is {what}"
-
-
-class Rebalance(msgspec.Struct, frozen=True):
-    """``replacements``: what to do now. ``blocked``: recommended nodes that stay, and why.
-
-    ``snapshot``: the cluster as if the candidates were being deleted; ``plan``: what is decided for it.
-    """
-
-    replacements: tuple[Replacement, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    blocked: tuple[Blocked, ...] = ()
-    snapshot: Snapshot | None = None
-    plan: Plan = Plan()
+        return f"{'; '.join(sorted(histories))}: {names} {what}"
 
 
 def nodes_per_hour(nodes: int) -> int:
@@ -90,7 +72,7 @@ def replace_recommended(
     *,
     locked: frozenset[str],
     maximum: int,
-) -> Rebalance:
+) -> Noticed:
     """Which of the nodes with these instances go now, ``maximum`` at most, and where their pods go.
 
     ``plan``: where pending pods go, without new nodes.
@@ -102,19 +84,18 @@ def replace_recommended(
     built, blocked = build_candidates(snapshot, plan, recommended, prices.catalog)
     refusals = {candidate.name: refusal for candidate in built if (refusal := _refusal(candidate))}
     left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum)
-    settled = _close(simulation.settle(snapshot, plan), instances)
+    settled = close_nodes(simulation.settle(snapshot, plan), instances)
     while left:
         trial = simulation.simulate(settled, left, catalog)
         replacements, why = _accept(trial, snapshot, prices)
         refusals |= why
         names = {name for replacement in replacements for name in replacement.candidates}
         if len(names) == len(left):
-            stays = (*blocked, *waiting, *_blocked(refusals))
-            return Rebalance(
-                tuple(replacements), tuple(left), stays, trial.snapshot, _plan_of(trial.plan, replacements)
-            )
+            stays = (*blocked, *waiting, *as_blocked(refusals))
+            plan = _plan_of(trial.plan, replacements)
+            return Noticed(tuple(left), stays, trial.snapshot, plan, _sentences(replacements, left, snapshot))
         left = [candidate for candidate in left if candidate.name in names]
-    return Rebalance(blocked=(*blocked, *waiting, *_blocked(refusals)))
+    return Noticed(blocked=(*blocked, *waiting, *as_blocked(refusals)))
 
 
 def judge_again(snapshot: Snapshot, catalog: Catalog, names: Collection[str]) -> tuple[Plan, tuple[str, ...]]:
@@ -126,15 +107,20 @@ def judge_again(snapshot: Snapshot, catalog: Catalog, names: Collection[str]) ->
     return _plan_of(trial.plan, replacements), tuple(sorted(refused))
 
 
-def histories_of(candidates: Iterable[Candidate], snapshot: Snapshot) -> dict[str, str]:
-    """What is said of the offerings of candidates, by name."""
-    histories = _by_pool(snapshot)
-    said = dict[str, str]()
+def _sentences(
+    replacements: Iterable[Replacement], candidates: Iterable[Candidate], snapshot: Snapshot
+) -> dict[str, str]:
+    """Why each candidate goes and what takes its place, by name."""
+    histories, said = _by_pool(snapshot), dict[str, str]()
     for candidate in candidates:
         pool = _pool_of(candidate.claim)
         history = histories.get(pool, OfferingHistory(*pool, rebalances=1))
         said[candidate.name] = interruption_history.describe_notices(history)
-    return said
+    return {
+        name: replacement.describe({said[other] for other in replacement.candidates})
+        for replacement in replacements
+        for name in replacement.candidates
+    }
 
 
 def _is_recommended(claim: NodeClaim, instances: Collection[str]) -> bool:
@@ -161,26 +147,14 @@ def _refusal(candidate: Candidate) -> str:
 def _within_budgets(
     candidates: Sequence[Candidate], snapshot: Snapshot, locked: frozenset[str], maximum: int
 ) -> tuple[list[Candidate], list[Blocked]]:
-    """The candidates that the budgets allow for any reason: no budget can name this one."""
-    allowed, waiting = list(candidates), list[Blocked]()
-    for reason in _BUDGET_REASONS:
-        allowed, more = within_budgets(allowed, snapshot, reason, locked=locked, maximum=len(allowed))
-        waiting += more
+    """The first candidates that budgets and rate allow, and why the others wait."""
+    allowed, waiting = within_all_budgets(candidates, snapshot, locked)
     waiting += [
         Blocked(candidate.name, f"so many nodes were replaced for rebalance recommendations within the last hour that"
         f" it has to wait ({SHARE_PERCENT} % of the nodes, {LEAST_NODES} at least)")
         for candidate in allowed[maximum:]
     ]  # fmt: skip
     return allowed[:maximum], waiting
-
-
-def _close(snapshot: Snapshot, instances: Collection[str]) -> Snapshot:
-    """Nodes that EC2 recommends to leave take no pods of others."""
-    nodes = tuple(
-        msgspec.structs.replace(node, unschedulable=True) if instance_id(node.provider_id) in instances else node
-        for node in snapshot.nodes
-    )
-    return msgspec.structs.replace(snapshot, nodes=nodes)
 
 
 def _accept(trial: Simulation, snapshot: Snapshot, prices: Prices) -> tuple[list[Replacement], dict[str, str]]:
@@ -259,7 +233,3 @@ def _plan_of(plan: Plan, replacements: Iterable[Replacement]) -> Plan:
     return msgspec.structs.replace(
         plan, new_nodes=tuple(node for replacement in ordered for node in replacement.new_nodes)
     )
-
-
-def _blocked(refusals: Mapping[str, str]) -> tuple[Blocked, ...]:
-    return tuple(Blocked(name, refusals[name]) for name in sorted(refusals))

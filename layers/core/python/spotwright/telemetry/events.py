@@ -259,8 +259,8 @@ INSTANCE_TERMINATING: Final = EventRow(
 )
 INSTANCE_UNHEALTHY: Final = EventRow(
     "InstanceUnhealthy", _WARNING, _NODE, "An unhealthy warning was triggered for the instance",
-    when="AWS Health announced a scheduled change that affects the instance.",
-    remedy="Nothing; the NodeClaim is deleted and its pods are planned again.",
+    when="AWS Health announced a scheduled change that affects the instance, or EC2's status of the instance shows it.",
+    remedy="Nothing; the node is replaced as its NodePool's budgets allow, and drained an hour before the change.",
 )
 TERMINATING_ON_INTERRUPTION: Final = EventRow(
     "TerminatingOnInterruption", _WARNING, _NODE, "Interruption triggered termination for the NodeClaim",

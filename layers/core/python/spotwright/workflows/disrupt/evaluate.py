@@ -30,7 +30,7 @@ from spotwright.workflows.disrupt.inputs import (
     gather_and_plan,
     locked_claims,
 )
-from spotwright.workflows.disrupt.rebalance import rebalance_nodes
+from spotwright.workflows.disrupt.noticed import replace_noticed
 from spotwright.workflows.disrupt.rollouts import read_rollouts, show_rollouts
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
@@ -89,14 +89,14 @@ def _disrupt_with_pods(
     now: datetime,
     seconds_left: SecondsLeft,
 ) -> DisruptResult:
-    """Nodes that EC2 recommends to leave first, then drifted ones, then nodes that are worth replacing.
+    """Nodes of which EC2 announced something first, then drifted ones, then nodes that are worth replacing.
 
     The first reason that begins something ends the evaluation.
     """
     if obstacle := buying(plan):
         return DisruptResult(obstacle)
-    result, recommended = rebalance_nodes(ports, snapshot, plan, locked, now=now, seconds_left=seconds_left)
-    _record_obstacles(ports, snapshot, _blocked_events(snapshot, recommended, events.DISRUPTION_BLOCKED))
+    result, noticed = replace_noticed(ports, snapshot, plan, locked, now=now, seconds_left=seconds_left)
+    _record_obstacles(ports, snapshot, _blocked_events(snapshot, noticed, events.DISRUPTION_BLOCKED))
     if result.committed:
         return result
     rollouts = read_rollouts(ports, snapshot, locked)

@@ -5,7 +5,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import EMPTY, Decision, decode_decision
 from spotwright.disruption import breaker, interruption
@@ -18,7 +17,7 @@ from spotwright.workflows.planning import time_budget
 from spotwright.workflows.planning.snapshot import instances_going
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow, epoch_ms
+from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, ClusterRow, CommandRow, epoch_ms
 
 # Karpenter's validation delay: a node must still be empty after it.
 VALIDATION_SECONDS: Final = 15
@@ -80,12 +79,12 @@ def _without_empty_nodes_going(ports: ProvisionPorts, state: ClusterRow, snapsho
 def locked_claims(ports: ProvisionPorts, snapshot: Snapshot, *, but: str = "") -> frozenset[str]:
     """Claims that a proposal, a command or a committed decision names, and those with an interruption notice.
 
-    A recommendation locks no claim: it says nothing against other reasons to replace it.
+    A notice that is left to ``disrupt`` locks no claim: it says nothing against other reasons to replace it.
     """
     names = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
     for decision in _pending(ports):
         names |= set(decision.candidates)
-    interrupted = {row.instance_id for row in ports.state.notices() if row.kind != NoticeKind.REBALANCE_RECOMMENDATION}
+    interrupted = {row.instance_id for row in ports.state.notices() if row.phase not in (RECOMMENDED, SCHEDULED)}
     names |= {claim.name for claim in snapshot.nodeclaims if instance_id(claim.provider_id) in interrupted}
     return frozenset(names)
 

@@ -17,6 +17,7 @@ from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Disruption, decode_decision, derived_id
 from spotwright.disruption import interruption
+from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
@@ -49,7 +50,7 @@ from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow, NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, ClusterRow, CommandRow, NoticeRow, epoch_ms
 
 # The notice of a new instance waits this long for the instance to be assigned to its claim.
 UNCLAIMED_MS: Final = 60_000
@@ -58,8 +59,7 @@ WORK: Final = "notices"
 # Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
 PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
-# The phase of a recommendation that ``disrupt`` may act on, and for how long it may.
-RECOMMENDED: Final = "recommended"
+# For how long ``disrupt`` may act on a recommendation.
 RECOMMENDATION_MS: Final = 2 * 60 * 60 * 1000
 # Between looks at what is being replaced.
 LOOK_SECONDS: Final = 2
@@ -220,8 +220,8 @@ def _step(
     with _trying_again(ports, [row.instance_id], row.instance_id):
         if claim is None:
             _unclaimed(ports, row, row.instance_id in claims.unassigned, now)
-        elif row.phase == RECOMMENDED:
-            _end_recommendation(ports, row, claim, now)
+        elif row.phase in (RECOMMENDED, SCHEDULED):
+            _end_waiting(ports, row, claim, now)
         elif row.phase != "new":
             _follow(ports, row, claim, command, now)
         elif (notice := _start(ports, row, claim, now)) is not None:
@@ -261,6 +261,8 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
         return row
     if kind == NoticeKind.REBALANCE_RECOMMENDATION:
         _recommend(ports, row, claim, now)
+    elif kind == NoticeKind.SCHEDULED_CHANGE and _has_time(row, claim, now):
+        _schedule(ports, row, claim, now)
     else:
         _delete_claim(ports, row, claim, now)
         _record_event(ports, claim, _EVENTS[kind](), now)
@@ -275,10 +277,28 @@ def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: dat
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
 
 
-def _end_recommendation(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
-    """A recommendation that was not acted on for long says nothing of the instance any more."""
-    if claim.metadata.deletion_timestamp is not None or epoch_ms(now) >= row.due - EARLY_MS:
+def _has_time(row: NoticeRow, claim: NodeClaim, now: datetime) -> bool:
+    """Whether a change that EC2 has scheduled is so far ahead that its node need not go at once."""
+    return claim.is_condition_true("Registered") and epoch_ms(now) < row.deadline - LAST_HOUR_MS
+
+
+def _schedule(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+    """Leave the node to ``disrupt``, which replaces it when budgets have room; in the last hour it goes anyway."""
+    _record_event(ports, claim, _EVENTS[NoticeKind.SCHEDULED_CHANGE](), now)
+    _save(ports, row, claim=claim.name, phase=SCHEDULED, due=row.deadline - LAST_HOUR_MS)
+    ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
+
+
+def _end_waiting(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+    """A notice that ``disrupt`` did not act on in time: what EC2 has scheduled cannot wait any longer, and an old
+    recommendation says nothing of the instance any more."""
+    if claim.metadata.deletion_timestamp is not None:
         _save(ports, row, phase="done", due=0)
+    elif epoch_ms(now) >= row.due - EARLY_MS:
+        if row.phase == SCHEDULED:
+            _delete_claim(ports, row, claim, now)
+        else:
+            _save(ports, row, phase="done", due=0)
 
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:

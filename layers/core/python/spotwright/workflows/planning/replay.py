@@ -4,7 +4,7 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Decision, decode_decision
-from spotwright.disruption import consolidation, drift, emptiness, rebalance
+from spotwright.disruption import consolidation, drift, emptiness, rebalance, scheduled_change
 from spotwright.errors import InvalidRequest
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.quoting import quote
@@ -44,7 +44,7 @@ def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> Repla
         plan, kept = rebalance.judge_again(snapshot, catalog, decision.candidates)
         return ReplayResult(decision, plan, same_code, kept)
     plan = decide(snapshot, catalog)
-    if decision.kind == "disrupt" and reasons == {drift.REASON}:
+    if decision.kind == "disrupt" and reasons in ({drift.REASON}, {scheduled_change.REASON}):
         return ReplayResult(decision, plan, same_code)
     match decision.kind:
         case "provision" | "interrupt":

@@ -10,7 +10,15 @@ import msgspec
 
 from spotwright.aws.instance_types import interruption_history, offering_health
 from spotwright.aws.interruption_messages import REPLACED_KINDS
-from spotwright.decisions.decision import DRIFTED, REBALANCED, SCALED_DOWN, UNDERUTILIZED, Decision, decode_decision
+from spotwright.decisions.decision import (
+    DRIFTED,
+    REBALANCED,
+    SCALED_DOWN,
+    SCHEDULED_CHANGE,
+    UNDERUTILIZED,
+    Decision,
+    decode_decision,
+)
 from spotwright.disruption import interruption
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -42,6 +50,9 @@ from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.rows import FINAL_PHASES, ClusterRow, CommandRow, LaunchRow
 
 log: Final = logging.getLogger("spotwright.planning")
+
+# For these, nodes with pods are replaced.
+REPLACED_REASONS: Final = (DRIFTED, REBALANCED, SCHEDULED_CHANGE, UNDERUTILIZED)
 
 
 def disrupted_claims(
@@ -151,7 +162,7 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
         snapshot = read(launches, commands)
     interrupted = {row.instance_id for row in notices_read.result() if row.kind in REPLACED_KINDS}
     snapshot = interruption.mark_deleting(
-        snapshot, interrupted | instances_going(snapshot, decisions, commands, (DRIFTED, REBALANCED, UNDERUTILIZED))
+        snapshot, interrupted | instances_going(snapshot, decisions, commands, REPLACED_REASONS)
     )
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
     in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims) + snapshot.in_flight

@@ -7,6 +7,9 @@ import msgspec
 
 from spotwright.model.snapshot import LaunchedInMinute
 
+# Phases of notices that ``disrupt`` acts on: a rebalance recommendation, and a change that EC2 has scheduled.
+RECOMMENDED: Final = "recommended"
+SCHEDULED: Final = "scheduled"
 # A row in one of these is history.
 FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
@@ -87,8 +90,9 @@ class CommandRow(msgspec.Struct, frozen=True):
 class NoticeRow(msgspec.Struct, frozen=True):
     """A warning about one instance. ``deadline``/``due``: epoch milliseconds, 0 = none.
 
-    ``phase``: new → replacing → draining → done; of a rebalance recommendation: new → recommended → done. ``command``:
-    the id of the command that replaces it, "" = none.
+    ``phase``: new → replacing → draining → done; of a rebalance recommendation: new → recommended → done; of a
+    change that EC2 has scheduled: new → scheduled → done. ``command``: the id of the command that replaces it, "" =
+    none.
     ``attempt``: how many replacements failed before.
     """
 
