@@ -1,4 +1,4 @@
-"""When a deleted pod ends: its preStop hook, its own time after SIGTERM, its grace period."""
+"""When a deleted pod ends: its preStop hook, its own time after SIGTERM, its grace period; and nodes that are sick."""
 
 import time
 from collections.abc import Iterator
@@ -52,6 +52,15 @@ def seconds_to_end(boots: BootHarness, name: str, options: dict[str, Any] | None
 def test_a_pod_ends_after_its_hook_and_its_own_time(boots: BootHarness, node: str, hook: dict[str, Any]) -> None:
     run(boots, node, "slow", grace=60, after_sigterm=2, lifecycle={"preStop": hook})
     assert seconds_to_end(boots, "slow") > 3
+
+
+def test_a_node_that_is_declared_sick_stays_sick(boots: BootHarness, node: str) -> None:
+    sick = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    boots.api.patch(f"/api/v1/nodes/{node}/status", {"status": {"conditions": [sick]}})
+    run(boots, node, "later", grace=1)
+    (ready,) = (one for one in boots.api.get(f"/api/v1/nodes/{node}")["status"]["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["lastTransitionTime"]) == ("False", "2026-01-01T00:00:00Z")
+    boots.api.delete(f"{PODS}/later")
 
 
 def test_a_hook_that_sleeps_for_no_known_time_ends_at_once(boots: BootHarness, node: str) -> None:
