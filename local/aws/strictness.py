@@ -36,6 +36,7 @@ class Rule(StrEnum):
     THROTTLED_RECEIVES = "throttled-receives"
     ACCOUNT_CONCURRENCY = "account-concurrency"
     QUEUE_POLICIES = "queue-policies"
+    FUNCTION_NETWORKS = "function-networks"
     INIT_DURATION = "init-duration"
     PROCESSOR_SHARE = "processor-share"
 
@@ -72,6 +73,7 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.THROTTLED_RECEIVES: Behavior("messages of a throttled invocation were received and hide for their timeout"),
     Rule.ACCOUNT_CONCURRENCY: Behavior("a new account runs ten functions at once"),
     Rule.QUEUE_POLICIES: Behavior("a queue's policy counts for every caller"),
+    Rule.FUNCTION_NETWORKS: Behavior("a function in a VPC reaches what its subnets have a way to"),
     Rule.INIT_DURATION: Behavior("a process that takes longer than ten seconds to start is ended"),
     Rule.PROCESSOR_SHARE: Behavior("a function has the part of a processor that its memory buys"),
 }

@@ -18,6 +18,7 @@ from local.aws.control import InvalidRequest, Unreachable
 from local.aws.eks.addons import POD_IDENTITY_AGENT, Addons
 from local.aws.eks.backend import AccessEntry, EksBackend, PodIdentityAssociation
 from local.aws.emulator import Emulator
+from local.aws.functions.networks import FunctionNetworks
 from local.aws.iam.condition_keys import request_tags
 from local.aws.iam.trust_policies import trusts
 from local.aws.strictness import Rule
@@ -58,6 +59,7 @@ def add(emulator: Emulator) -> None:
 def _identify(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
     try:
         caller = _verified(emulator, str(body["token"]), str(body["cluster"]))
+        _check_network(emulator, caller, str(body["cluster"]))
         entry = _entry(emulator, caller, str(body["cluster"]))
     except TokenRejected as reason:
         return {"authenticated": False, "reason": str(reason)}
@@ -68,6 +70,13 @@ def _identify(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
         "arn": caller.arn,
         "principal": entry.principal,
     }
+
+
+def _check_network(emulator: Emulator, caller: Caller, cluster: str) -> None:
+    """The API server listens on this machine, where everybody reaches it: who could not is not let in instead."""
+    config = emulator.component(EksBackend).cluster(cluster)["resourcesVpcConfig"]
+    if not emulator.component(FunctionNetworks).reaches_cluster(caller.access_key, config):
+        raise TokenRejected(f"the function of {caller.arn} does not reach the endpoint of {cluster}")
 
 
 def _verified(emulator: Emulator, token: str, cluster: str) -> Caller:

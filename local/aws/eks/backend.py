@@ -101,7 +101,7 @@ class EksBackend:
                     "subnetIds": list(body.get("subnetIds") or place.subnet_ids),
                     "securityGroupIds": [],
                     "clusterSecurityGroupId": place.cluster_security_group_id,
-                    "endpointPublicAccess": True,
+                    "endpointPublicAccess": bool(body.get("endpointPublicAccess", True)),
                     "endpointPrivateAccess": True,
                     "publicAccessCidrs": ["0.0.0.0/0"],
                 },

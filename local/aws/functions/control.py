@@ -12,12 +12,14 @@ from moto.awslambda.models import LambdaFunction
 from local.aws.emulator import Emulator
 from local.aws.functions import api
 from local.aws.functions.invocations import Functions
+from local.aws.functions.networks import FunctionNetworks
 from local.aws.functions.versions import lambda_backend, short_name
 
 
 def add(emulator: Emulator) -> None:
     functions = emulator.component(Functions)
     api.add(emulator)
+    emulator.check_before(emulator.component(FunctionNetworks).check)
     emulator.route("GET", "/_local/functions", lambda _body, _parameters: _functions(functions))
     emulator.route("POST", "/_local/functions", lambda body, _parameters: _share(functions, body))
     emulator.route("POST", "/_local/functions/<name>", lambda body, parameters: _switch(functions, body, parameters))

@@ -14,6 +14,7 @@ from pathlib import Path
 from local.aws.emulator import Emulator
 from local.aws.functions import packages
 from local.aws.functions.log import FunctionLog
+from local.aws.functions.networks import FunctionNetworks
 from local.aws.functions.processor_share import Hold
 from local.aws.functions.runtime_api import Invocation, RuntimeApi
 from local.aws.functions.usage import UsageMeter
@@ -48,6 +49,7 @@ class ExecutionEnvironment:
         self._release = hold(self.process.pid, function.memory_mb) if hold else None
         emulator.process_killers[self._credentials.access_key_id] = self.kill
         emulator.function_names[self._credentials.access_key_id] = function.short_name
+        emulator.component(FunctionNetworks).subnets[self._credentials.access_key_id] = function.subnets
         self._log.follow(self.process)
         threading.Thread(target=self._watch, name=f"watch-{function.short_name}", daemon=True).start()
 

@@ -29,6 +29,7 @@ class FunctionVersion:
     environment: tuple[tuple[str, str], ...]
     code_digest: str
     layer_digests: tuple[str, ...]
+    subnets: tuple[str, ...]
     code: bytes = field(compare=False, repr=False)
     layers: tuple[bytes, ...] = field(compare=False, repr=False)
 
@@ -58,6 +59,7 @@ def function_version(emulator: Emulator, function: LambdaFunction) -> FunctionVe
         environment=tuple(sorted(environment.items())),
         code_digest=function.code_digest,
         layer_digests=tuple(layer.code_digest for layer in layers),
+        subnets=tuple((function.vpc_config or {}).get("SubnetIds") or ()),
         code=function.code_bytes,
         layers=tuple(layer.code_bytes for layer in layers),
     )
