@@ -91,7 +91,9 @@ def test_budgets_limit_how_many_go_at_once(world: World, budget: str, at_once: i
     most = 0
     for _ in range(600):
         world.run(1)
-        most = max(most, sum(1 for claim in world.claims() if claim.metadata.deletion_timestamp is not None))
+        # One whose instance terminates counts for no budget any more.
+        claims = [claim for claim in world.claims() if not claim.is_condition_true("InstanceTerminating")]
+        most = max(most, sum(claim.metadata.deletion_timestamp is not None for claim in claims))
         if not world.claims():
             break
     assert not world.claims()
@@ -253,6 +255,32 @@ def test_followers_stay_while_somebody_is_there_to_follow(world: World) -> None:
     assert world.run(90, until=lambda: len(world.running_pods()) == 2)
     world.run(300)
     assert len(world.claims()) == 2
+
+
+@pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])
+def test_an_empty_node_is_terminated_25_seconds_after_consolidate_after(
+    world: World, second_of_the_minute: int
+) -> None:
+    """Fifteen seconds are Karpenter's validation; nothing waits for a schedule."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
+    world.rings_for_pods = True
+    grown(world, 1)
+    world.run(120 - world.clock.now().second + second_of_the_minute)
+    world.deploy(ONE_EACH, 0)
+    assert world.run(10, until=lambda: not world.cluster.all("pods"))
+    assert world.run(30 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+
+def test_a_pod_that_takes_long_to_stop_does_not_begin_the_time_anew_when_it_is_gone(world: World) -> None:
+    """As in Karpenter, where the pod event is the beginning of its termination."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
+    world.rings_for_pods = True
+    grown(world, 1)
+    world.run(120)
+    world.kubelets.stop_seconds = 25.0
+    world.deploy(ONE_EACH, 0)
+    assert world.run(60, until=lambda: not world.cluster.all("pods"))
+    assert world.run(35, until=lambda: bool(world.effects.select("ec2", "terminate")))
 
 
 def test_consolidatable_follows_the_pods(world: World) -> None:

@@ -65,7 +65,7 @@ def test_the_canary_goes_alone_and_then_the_budget_counts(world: World, budget: 
     with_nodes(world, 5, budget)
     relabel(world)
     assert watch(world, 180, lambda: told(world).reason == "CanaryInProgress", most=1)
-    assert watch(world, 180, lambda: teams(world).count("b") > 1, most=4 if budget == "100%" else 2)
+    assert watch(world, 180, lambda: teams(world).count("b") > 1, most=5 if budget == "100%" else 2)
     assert told(world).reason == "ReplacingNodes"
     assert told(world).message == "1 of 5 nodes replaced; zone ap-northeast-2a next"
     assert world.run(900, until=lambda: told(world).reason == "RolloutComplete")

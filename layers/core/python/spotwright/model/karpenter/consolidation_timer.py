@@ -37,11 +37,15 @@ def consolidatable_at(claim: NodeClaim, pool: NodePool | None) -> datetime | Non
 
 
 def pods_digest(pods: Iterable[Pod]) -> str:
-    """A digest of a node's pods that changes when a pod is bound, finishes, terminates or is deleted."""
+    """A digest of a node's pods that changes when a pod is bound, finishes, or begins to terminate.
+
+    As in Karpenter it is no event when one that was terminating is gone.
+    """
+    # The form is that of earlier versions, so that a new one finds no event where there is none.
     facts = sorted(
-        f"{pod.metadata.uid}/{pod.is_terminal}/{pod.metadata.deletion_timestamp is not None}"
+        f"{pod.metadata.uid}/False/False"
         for pod in pods
-        if not eviction.is_owned_by_daemonset(pod) and not pod.is_mirror
+        if pod.is_active and not eviction.is_owned_by_daemonset(pod) and not pod.is_mirror
     )
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16] if facts else "none"
 

@@ -16,6 +16,7 @@ from spotwright.decisions.decision import derived_id
 from spotwright.disruption import blockers, breaker, emptiness
 from spotwright.disruption.blockers import BlockedEvent
 from spotwright.disruption.candidates import Blocked
+from spotwright.disruption.rollouts import Phase
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
@@ -42,6 +43,8 @@ from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 PROPOSAL_MS: Final = 120_000
 # A command's row stays below DynamoDB's 400 KB, however long names are. Further nodes are proposed a minute later.
 MAXIMUM_CANDIDATES: Final = 500
+# Between looks at a canary that has not proved itself yet.
+CANARY_SECONDS: Final = 10
 # Events recorded in one evaluation; the others follow in the next minutes.
 EVENTS_AT_ONCE: Final = 100
 
@@ -101,6 +104,8 @@ def _disrupt_with_pods(
         return result
     rollouts = read_rollouts(ports, snapshot, locked)
     show_rollouts(ports, snapshot, rollouts)
+    if any(rollout.phase == Phase.WAITING for rollout in rollouts.values()):
+        _look_at_canaries_soon(ports, snapshot.now)
     drifted = find_drifted(ports, snapshot, plan, locked, rollouts)
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, drifted.blocked, events.DISRUPTION_BLOCKED))
     if drifted.candidates:
@@ -110,6 +115,13 @@ def _disrupt_with_pods(
     result, found = propose_consolidation(ports, snapshot, plan, locked=locked, seconds_left=seconds_left)
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, found.refused, events.CANNOT_CONSOLIDATE))
     return result
+
+
+def _look_at_canaries_soon(ports: ProvisionPorts, now: datetime) -> None:
+    """Evaluate again before the schedule does, in a single chain of doorbells."""
+    until = epoch_ms(now) + (CANARY_SECONDS - 1) * 1000
+    if not ports.state.throttle("canaries", now=epoch_ms(now), until=until):
+        ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")], delay_seconds=CANARY_SECONDS)
 
 
 def _blocked_events(snapshot: Snapshot, blocked: Iterable[Blocked], row: EventRow) -> tuple[BlockedEvent, ...]:

@@ -104,7 +104,7 @@ def request_disruption(ports: LifecyclePorts) -> None:
 
 
 def request_disruption_soon(ports: LifecyclePorts, *, now: datetime) -> None:
-    """A node has drifted, or what keeps a drifted one may be gone: evaluate when the cluster state surely shows it.
+    """A node has drifted, or what keeps one may be gone: evaluate when the cluster state surely shows it.
 
     Once for all nodes of some seconds. Where the state table does not answer, the schedule rings within a minute.
     """

@@ -39,7 +39,8 @@ class StatePort(Protocol):
         """Note that nobody else begins this work, or rings for it, before ``until``. Epoch milliseconds.
 
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) | evaluations (of
-        disruption). 0 when it is noted; otherwise until when an earlier note holds, and nothing changed.
+        disruption) | canaries (the same, while a canary has not proved itself). 0 when it is noted; otherwise until
+        when an earlier note holds, and nothing changed.
         """
         ...
 

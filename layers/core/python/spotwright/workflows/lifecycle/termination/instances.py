@@ -16,10 +16,17 @@ from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
 from spotwright.lifecycle.steps import true_condition
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import rate_limits
-from spotwright.workflows.lifecycle.actions import log, log_claim, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.actions import (
+    log,
+    log_claim,
+    request_disruption_soon,
+    ring_lifecycle,
+    update_conditions,
+)
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -49,6 +56,10 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
         claim = by_id[id].claim
         if claim is not None:
             _write_condition(ports, claim, now)
+    ended = (by_id[id].claim for id in result.terminated_ids)
+    if any(claim is not None and find_condition(claim.conditions, "DisruptionReason") for claim in ended):
+        # From now on they count for no budget.
+        request_disruption_soon(ports, now=now)
     remaining = [by_id[id] for id in sorted(by_id) if id not in result.terminated_ids]
     waiting = [termination.claim.name for termination in remaining if termination.claim is not None]
     ring_lifecycle(ports, "claim", waiting, delay_seconds=result.wait_seconds)
