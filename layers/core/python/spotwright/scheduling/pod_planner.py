@@ -7,6 +7,8 @@ here depends on the order in which pods, nodes or NodePools are listed.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.explain import unschedulable
@@ -31,7 +33,31 @@ from spotwright.scheduling.zone_share import cap_zone_share
 
 
 def plan_pods(snapshot: Snapshot, catalog: Catalog) -> Plan:
-    """Where every pending pod goes: existing nodes, new nodes, or nowhere, and why."""
+    """Where every pending pod goes: existing nodes, new nodes, or nowhere, and why.
+
+    With BestEffort, minValues is lowered to what the NodePool's types have. Only where pods would wait for it, it is
+    lowered further: to half of that if that is enough, else as far as the pods ask for.
+    """
+    has_min_values = any(item.min_values for pool in snapshot.nodepools for item in pool.requirements)
+    if snapshot.settings.min_values_policy != "BestEffort" or not has_min_values:
+        return _plan_pods(snapshot, catalog)
+    kept = _plan_pods(snapshot, catalog, min_values_share=1)
+    if not kept.unschedulable_pods:
+        return kept
+    lowered = _plan_pods(snapshot, catalog)
+    if _unplaced(lowered) == _unplaced(kept):
+        # minValues keeps no pod from a node, and no reason speaks of it.
+        return msgspec.structs.replace(kept, unschedulable_pods=lowered.unschedulable_pods)
+    halved = _plan_pods(snapshot, catalog, min_values_share=2)
+    return halved if _unplaced(halved) == _unplaced(lowered) else lowered
+
+
+def _unplaced(plan: Plan) -> frozenset[str]:
+    return frozenset(unplaced_pod.pod for unplaced_pod in plan.unschedulable_pods)
+
+
+def _plan_pods(snapshot: Snapshot, catalog: Catalog, *, min_values_share: int = 0) -> Plan:
+    """``min_values_share``: see ``build_templates``."""
     catalog = reservations.apply_feature_gate(catalog, snapshot.settings.feature_gates)
     overlaid = apply_overlays(catalog, snapshot.nodeoverlays, snapshot.nodepools)
     daemonset_pods = build_daemonset_pods(snapshot)
@@ -39,7 +65,7 @@ def plan_pods(snapshot: Snapshot, catalog: Catalog) -> Plan:
     volume_topology = VolumeTopology(snapshot.storage)
     deleting_nodes = frozenset(state_node.name for state_node in cluster_state.deleting_nodes)
     selection = provisionable.select_pods(snapshot, deleting_nodes, volume_topology.storage)
-    templates, closed_nodepools = build_templates(snapshot, overlaid.catalog)
+    templates, closed_nodepools = build_templates(snapshot, overlaid.catalog, min_values_share=min_values_share)
     pods = selection.provisionable_pods
     context = PlanningContext(
         snapshot, cluster_state, templates, daemonset_pods, volume_topology, frozenset(pod.key for pod in pods)

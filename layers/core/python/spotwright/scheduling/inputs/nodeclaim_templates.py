@@ -69,6 +69,10 @@ class NodeClaimTemplate:
         narrowed = self.requirements.intersection(requirements)
         return NodeClaimTemplate(self.nodepool, narrowed, self.instance_types, self.min_values)
 
+    def with_min_values(self, min_values: Mapping[str, int]) -> "NodeClaimTemplate":
+        """The same NodePool with these minValues to keep."""
+        return NodeClaimTemplate(self.nodepool, self.requirements, self.instance_types, min_values)
+
     def compatible_instance_types(self) -> Sequence[InstanceType]:
         """Types that meet the NodePool's requirements, as far as the type itself decides."""
         if self._compatible is None:

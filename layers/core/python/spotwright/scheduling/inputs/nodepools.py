@@ -18,8 +18,14 @@ _NODECLASS_KIND: Final = "EC2NodeClass"
 _NOT_FOUND: Final = "NodeClassNotFound"
 
 
-def build_templates(snapshot: Snapshot, catalog: Catalog) -> tuple[list[NodeClaimTemplate], dict[str, str]]:
-    """NodePools that may make nodes for pods, heaviest first, then by name; and why each other NodePool may not."""
+def build_templates(
+    snapshot: Snapshot, catalog: Catalog, *, min_values_share: int = 0
+) -> tuple[list[NodeClaimTemplate], dict[str, str]]:
+    """NodePools that may make nodes for pods, heaviest first, then by name; and why each other NodePool may not.
+
+    ``min_values_share``: with BestEffort, minValues holds as far as the NodePool's types have values, divided by this;
+    0 = not at all. With Strict it holds as it is.
+    """
     templates, closed = [], {}
     for pool in sorted(snapshot.nodepools, key=lambda nodepool: (-nodepool.weight, nodepool.name)):
         template = build_template(pool, snapshot, catalog)
@@ -28,8 +34,19 @@ def build_templates(snapshot: Snapshot, catalog: Catalog) -> tuple[list[NodeClai
         elif pool.replicas is not None:
             closed[pool.name] = _explain_static(pool, snapshot)
         else:
-            templates.append(template)
+            templates.append(_with_reachable_min_values(template, min_values_share) if min_values_share else template)
     return templates, closed
+
+
+def _with_reachable_min_values(template: NodeClaimTemplate, share: int) -> NodeClaimTemplate:
+    """The template with minValues as far as its types have values, divided by ``share`` and rounded up."""
+    values = {requirement.key: set[str]() for requirement in template.requirements if requirement.min_values}
+    for instance_type in template.compatible_instance_types():
+        for key, found in values.items():
+            stated, allowed = instance_type.requirements.get(key), template.requirements.get(key)
+            found.update(value for value in stated.values if not stated.complement and allowed.has(value))
+    reachable = {key: min(template.requirements.get(key).min_values or 0, len(found)) for key, found in values.items()}
+    return template.with_min_values({key: -(-least // share) for key, least in reachable.items() if least})
 
 
 def build_template(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> NodeClaimTemplate | str:
