@@ -135,6 +135,21 @@ def test_a_pause_holds_until_it_is_resumed(aws: boto3.Session, capsys: pytest.Ca
     assert "dev is resumed" in capsys.readouterr().out
 
 
+def test_disruption_alone_may_be_paused(aws: boto3.Session, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = aws.client("cloudformation").describe_stacks(StackName="Spotwright-main")["Stacks"][0]["Outputs"]
+    table = next(output["OutputValue"] for output in outputs if output["OutputKey"] == "TableName")
+    state = DynamoState(aws.client("dynamodb"), table=table, cluster="dev")
+    assert run("pause", "--cluster", "dev", "--disruption") == 0
+    assert "disruption in dev is paused" in capsys.readouterr().out
+    row = state.cluster()
+    assert (row.paused, row.held_by) == (False, "")
+    assert row.disruption_held_by == "disruption is paused; `spotwright resume` ends it"
+    assert run("pause", "--cluster", "dev") == 0
+    assert state.cluster().held_by == state.cluster().disruption_held_by != ""
+    assert run("resume", "--cluster", "dev") == 0
+    assert state.cluster().disruption_held_by == ""
+
+
 def test_resume_forgets_replacements_that_were_not_initialized(aws: boto3.Session) -> None:
     outputs = aws.client("cloudformation").describe_stacks(StackName="Spotwright-main")["Stacks"][0]["Outputs"]
     table = next(output["OutputValue"] for output in outputs if output["OutputKey"] == "TableName")

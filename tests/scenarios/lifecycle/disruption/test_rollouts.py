@@ -1,6 +1,7 @@
 """Roll-outs: a canary goes first, its NodePool says how far it is, and stops when new nodes or their pods fail."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -148,6 +149,45 @@ def test_a_nodepool_may_do_without_a_canary(world: World) -> None:
     relabel(world)
     assert world.run(120, until=lambda: len(disrupted(world)) == 4)
     assert told(world).status == ""
+
+
+def test_a_pause_stops_between_nodes_and_in_the_middle_of_one(world: World) -> None:
+    """A node that waits for its replacement loses its taint; the roll-out goes on when the pause has ended."""
+    with_nodes(world, 3, "1")
+    relabel(world)
+    assert world.run(120, until=lambda: len(disrupted(world)) == 1)
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, disruption_paused=True)
+    assert world.run(16, until=lambda: not disrupted(world))
+    assert all(labels.DISRUPTED not in {taint.key for taint in node.taints} for node in world.cluster.nodes())
+    assert not watch(world, 600, lambda: teams(world).count("") < 3, most=0)
+    world.deploy(builders.pod("other", cpu_millicores=5000), 2)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 5)
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, disruption_paused=False)
+    assert watch(world, 900, lambda: "" not in teams(world), most=1)
+
+
+@pytest.mark.parametrize("protected", ["nodes", "pods"])
+def test_a_node_that_is_protected_after_the_decision_is_kept(world: World, protected: str) -> None:
+    """What was committed and not begun is dropped, with its reason."""
+    with_nodes(world, 1, "1")
+    (claim,), (pod,) = world.claims(), world.running_pods()
+    usual = world.state.commit
+
+    def commit(**fields: Any) -> None:
+        usual(**fields)
+        name = claim.node_name if protected == "nodes" else pod.key
+        world.cluster.update(protected, name, annotations={labels.DO_NOT_DISRUPT: "true"})
+
+    setattr(world.state, "commit", commit)  # noqa: B010 a method
+    relabel(world)
+    # The replacement that was bought stays empty, and goes.
+    assert not world.run(300, until=lambda: claim.name in {going.name for going in disrupted(world)})
+    assert claim.name in {staying.name for staying in world.claims()}
+    said = [event.message for event in world.cluster.events if event.reason == "DisruptionBlocked"]
+    assert any("karpenter.sh/do-not-disrupt annotation" in message for message in said)
+    node = world.cluster.node(claim.node_name)
+    assert node is not None
+    assert labels.DISRUPTED not in {taint.key for taint in node.taints}
 
 
 def test_nodes_whose_pods_fit_elsewhere_need_no_canary(world: World) -> None:

@@ -54,8 +54,8 @@ def blocking_reason(
         return "node is deleting or marked for deletion"
     if node.name in nominated or claim.name in nominated or _is_recently_initialized(claim, now):
         return "node is nominated for a pending pod"
-    if node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
-        return "disruption is blocked through the karpenter.sh/do-not-disrupt annotation"
+    if why := node_protection(node):
+        return why
     if pool is None:
         return f"NodePool not found (NodePool={claim.nodepool})"
     return _pod_blocking_reason(pods, snapshot)
@@ -63,9 +63,8 @@ def blocking_reason(
 
 def _pod_blocking_reason(pods: list[Pod], snapshot: Snapshot) -> str:
     """Why the pods of a node forbid its disruption; as in Karpenter, DaemonSet and mirror pods count too."""
-    for pod in pods:
-        if pod.is_active and eviction.is_do_not_disrupt_active(pod, snapshot.now):
-            return f"pod has the karpenter.sh/do-not-disrupt annotation (Pod={pod.key})"
+    if why := pod_protection(pods, snapshot.now):
+        return why
     for pod in pods:
         # A follower's budget does not keep a node on which only followers are left; the drain deletes the follower.
         if is_follower(pod, snapshot.settings):
@@ -74,6 +73,21 @@ def _pod_blocking_reason(pods: list[Pod], snapshot: Snapshot) -> str:
             why := eviction.eviction_refusal(pod, snapshot.pod_disruption_budgets)
         ):
             return why
+    return ""
+
+
+def node_protection(node: Node) -> str:
+    """Why the node's own annotation forbids its disruption; "" = it does not."""
+    if node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+        return "disruption is blocked through the karpenter.sh/do-not-disrupt annotation"
+    return ""
+
+
+def pod_protection(pods: Iterable[Pod], now: datetime) -> str:
+    """Why an annotation of a pod of the node forbids its disruption; "" = none does."""
+    for pod in pods:
+        if pod.is_active and eviction.is_do_not_disrupt_active(pod, now):
+            return f"pod has the karpenter.sh/do-not-disrupt annotation (Pod={pod.key})"
     return ""
 
 

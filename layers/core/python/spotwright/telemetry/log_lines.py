@@ -241,7 +241,8 @@ COMMAND_SUCCEEDED: Final = LogLine(
 )
 FAILED_TO_DISRUPT: Final = LogLine(
     _WARNING, "failed to disrupt node(s)", ("command_id", "reason"),
-    when="A disruption was taken back: a replacement was lost or not initialized in time.",
+    when="A disruption was taken back: a replacement was lost or not initialized in time, disruption was paused, or the"
+    " node or a pod on it was protected (karpenter.sh/do-not-disrupt) since the decision.",
     remedy="Nothing; disruption is evaluated again. If it lasts, look at the launches of the replacements.",
 )
 DECIDED_ON_INTERRUPTION: Final = LogLine(

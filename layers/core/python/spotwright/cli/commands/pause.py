@@ -8,6 +8,7 @@ import sys
 def add_pause(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser("pause", help="launch and disrupt nothing in a cluster until it is resumed")
     parser.add_argument("--reason", default="spotwright pause", help="kept with the pause (default: %(default)s)")
+    parser.add_argument("--disruption", action="store_true", help="disrupt nothing by choice, and launch as before")
     _add_cluster_options(parser)
     parser.set_defaults(run=run, verb="pause")
 
@@ -42,17 +43,20 @@ def run(arguments: argparse.Namespace) -> int:
         dynamodb = clients.client("dynamodb", region=arguments.region)
         row = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
         if arguments.verb == "pause":
-            row.pause(arguments.reason)
+            row.pause(arguments.reason, provisioning=not arguments.disruption)
         else:
             row.resume()
     except ApiError as failure:
         print(f"spotwright {arguments.verb}: {failure}", file=sys.stderr)
         return 1
-    print(_MESSAGES[arguments.verb].format(cluster=arguments.cluster))
+    message = "pause --disruption" if arguments.verb == "pause" and arguments.disruption else arguments.verb
+    print(_MESSAGES[message].format(cluster=arguments.cluster))
     return 0
 
 
 _MESSAGES = {
     "pause": "{cluster} is paused: nothing is launched or disrupted by choice; interrupted nodes are still replaced.",
+    "pause --disruption": "disruption in {cluster} is paused: nodes that wait for a replacement keep their pods and"
+    " lose their taint, those that are being drained go; launches go on, and interrupted nodes are still replaced.",
     "resume": "{cluster} is resumed; a breaker that was open is closed, and stopped roll-outs are tried again.",
 }

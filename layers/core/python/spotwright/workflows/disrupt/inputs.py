@@ -51,8 +51,8 @@ def gather_and_plan(
     """What ``gather`` reads, where pending pods would go, and why nothing may be disrupted."""
     state = ports.state.cluster()
     snapshot = _without_empty_nodes_going(ports, state, gather(ports, state, now=now))
-    if state.held_by:
-        return snapshot, Plan(), state.held_by
+    if state.disruption_held_by:
+        return snapshot, Plan(), state.disruption_held_by
     if not snapshot.catalog_key:
         return snapshot, Plan(), "the instance catalog is not there yet"
     unlaunched = [

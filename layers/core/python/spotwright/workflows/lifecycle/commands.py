@@ -1,7 +1,7 @@
 """Carrying out a disruption: candidates marked, replacements awaited, candidates deleted; or all of it taken back.
 
 Source: Karpenter v1.14 ``pkg/controllers/disruption/queue.go``. A forced command (an interruption) goes on at its
-deadline without its replacements; any other is given up then.
+deadline without its replacements; any other is given up then, and as soon as disruption is paused.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,11 +10,13 @@ from typing import Final
 
 import msgspec
 
-from spotwright.disruption import emptiness
+from spotwright.decisions.decision import DRIFTED, SCALED_DOWN
+from spotwright.disruption import blockers, emptiness
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_context, log_line
 from spotwright.workflows.lifecycle.actions import (
@@ -66,13 +68,15 @@ def step_commands(ports: LifecyclePorts, ids: Collection[str], *, now: datetime)
     """
     rows = [row for row in ports.state.commands_by_id(ids) if _has_step(row, now)]
     try:
+        pause = ports.state.cluster() if any(map(_is_by_choice, rows)) else None
         claims = _read_claims(ports, rows)
     except ApiError as failure:
         names = ", ".join(row.id for row in rows)
         log_line(log, log_lines.STEP_FAILED, kind="command", object=names, code=failure.code, error=str(failure))
         ring_lifecycle(ports, "command", [row.id for row in rows], delay_seconds=LOOK_SECONDS)
         return {}
-    failures = in_parallel(lambda row: _step(ports, row, claims, now), rows)
+    held_by = pause.disruption_held_by if pause and (pause.paused or pause.disruption_paused) else ""
+    failures = in_parallel(lambda row: _step(ports, row, claims, held_by, now), rows)
     return {row.id: failure for row, failure in zip(rows, failures, strict=True) if failure is not None}
 
 
@@ -97,11 +101,18 @@ def _read_claims(ports: LifecyclePorts, rows: Iterable[CommandRow]) -> Claims:
     )
 
 
-def _step(ports: LifecyclePorts, row: CommandRow, claims: Claims, now: datetime) -> Exception | None:
-    """One step of a command; what else than an API failed."""
+def _is_by_choice(row: CommandRow) -> bool:
+    """Whether a pause ends it. Fewer replicas are what a user asked for."""
+    return not row.forced and row.reason != SCALED_DOWN
+
+
+def _step(ports: LifecyclePorts, row: CommandRow, claims: Claims, held_by: str, now: datetime) -> Exception | None:
+    """One step of a command; what else than an API failed. ``held_by``: why nothing is disrupted by choice."""
     id = row.id
     try:
         with log_context(decision=row.decision):
+            if held_by and _is_by_choice(row):
+                row = _abort(ports, row, held_by, now)
             if row.phase == "planned":
                 row = _taint_candidates(ports, row, claims, now)
             if row.phase == "waiting":
@@ -146,10 +157,21 @@ def _taint_candidates(ports: LifecyclePorts, row: CommandRow, found: Claims, now
 
 
 def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, now: datetime) -> bool:
-    """Whether the candidate is marked. It is tainted before its pods are read, so that none can come in between."""
+    """Whether the candidate is marked. It is tainted before its pods are read, so that none can come in between.
+
+    One that was protected since the decision is kept.
+    """
     for node in nodes_of(ports, claim):
+        if _is_by_choice(row) and (why := blockers.node_protection(node)):
+            _say_why_kept(ports, row, claim, node, why, now)
+            return False
         node = cordon(ports, node)
         pods = ports.cluster.pods(node=node.name)
+        counts_pods = row.reason != DRIFTED or claim.termination_grace_period_seconds is None
+        if _is_by_choice(row) and counts_pods and (why := blockers.pod_protection(pods, now)):
+            uncordon(ports, node)
+            _say_why_kept(ports, row, claim, node, why, now)
+            return False
         if row.reason == emptiness.REASON and any(emptiness.keeps_node(pod, ports.settings) for pod in pods):
             with log_claim(claim):
                 log_line(log, log_lines.NODE_NOT_EMPTY, nodeclaim=claim.name, node=node.name)
@@ -157,6 +179,16 @@ def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, n
             return False
     update_conditions(ports, claim, [ConditionChange("DisruptionReason", "True", row.reason)], now=now)
     return True
+
+
+def _say_why_kept(
+    ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, node: Node, why: str, now: datetime
+) -> None:
+    with log_claim(claim):
+        log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=why)
+    event = events.DISRUPTION_BLOCKED(reason=why[0].upper() + why[1:])
+    ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
+    ports.cluster.record_event("nodes", node.metadata, event, now=now)
 
 
 def _await_replacements(ports: LifecyclePorts, row: CommandRow, claims: Claims, now: datetime) -> None:

@@ -138,6 +138,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
     until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
+    ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
 
     cluster: str
@@ -147,6 +148,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     planning_requests: int = msgspec.field(default=0, name="requested")
     served_requests: int = msgspec.field(default=0, name="served")
     paused: bool = False
+    disruption_paused: bool = False
     other_provisioner: str = ""
     planner_until: int = 0
     launched: tuple[LaunchedInMinute, ...] = ()
@@ -160,6 +162,13 @@ class ClusterRow(msgspec.Struct, frozen=True):
         if self.other_provisioner:
             return f"{self.other_provisioner} manages the NodePools, too; this ends a minute after that has gone"
         return ""
+
+    @property
+    def disruption_held_by(self) -> str:
+        """Why nothing is disrupted by choice; "" = it goes on."""
+        if self.disruption_paused and not self.paused:
+            return "disruption is paused; `spotwright resume` ends it"
+        return self.held_by
 
 
 type Row = LaunchRow | CommandRow | NoticeRow | NominationRow

@@ -24,7 +24,7 @@ class ClusterItem:
 
     def read(self) -> ClusterRow:
         rows = self._table.get_rows(self._cluster, "cluster", "pause", _PROVISIONER)
-        item, paused = rows.get("cluster", {}), "pause" in rows
+        item, pause = rows.get("cluster", {}), rows.get("pause")
         return ClusterRow(
             cluster=self._cluster,
             version=number_attribute(item, "version"),
@@ -32,7 +32,8 @@ class ClusterItem:
             pending_decisions=_unacted(item),
             planning_requests=number_attribute(item, "requested"),
             served_requests=number_attribute(item, "served"),
-            paused=paused,
+            paused=pause is not None and pause.get("provisioning", {}).get("BOOL", True),
+            disruption_paused=pause is not None and pause.get("disruption", {}).get("BOOL", True),
             other_provisioner=text_attribute(rows.get(_PROVISIONER, {}), "running"),
             planner_until=number_attribute(item, "provision_until"),
             launched=msgspec.json.decode(text_attribute(item, "launched") or "[]", type=tuple[LaunchedInMinute, ...]),

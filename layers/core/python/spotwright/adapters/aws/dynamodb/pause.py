@@ -20,8 +20,8 @@ class PauseRow:
     def __init__(self, client: "DynamoDBClient", *, table: str, cluster: str) -> None:
         self._client, self._table, self._cluster = client, table, cluster
 
-    def pause(self, reason: str) -> None:
-        """Pause provisioning and disruption; replaces an earlier pause. Raises ApiError."""
+    def pause(self, reason: str, *, provisioning: bool = True) -> None:
+        """Pause disruption, and provisioning if it is asked for; replaces an earlier pause. Raises ApiError."""
         with translate_errors("PutItem pause"):
             self._client.put_item(
                 TableName=self._table,
@@ -29,7 +29,7 @@ class PauseRow:
                     "pk": {"S": self._cluster},
                     "sk": {"S": "pause"},
                     "schema": {"N": "1"},
-                    "provisioning": {"BOOL": True},
+                    "provisioning": {"BOOL": provisioning},
                     "disruption": {"BOOL": True},
                     "reason": {"S": reason},
                     "at": {"S": datetime.now(UTC).isoformat(timespec="seconds")},
