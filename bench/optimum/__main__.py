@@ -62,15 +62,16 @@ class Solutions:
         return Optimum(min(solved.cost, planned_cost), solved.lower_bound)
 
 
-def _planned(problem: Path) -> tuple[float, float, float]:
-    """What the plan costs, its own lower bound, and the processor seconds it took."""
+def _planned(problem: Path) -> tuple[float, float, float, bool]:
+    """What the plan costs, its own lower bound, the processor seconds it took, and whether it says that no cheaper
+    nodes exist."""
     snapshot, catalog = spotwright_run.load(str(problem))
     gc.collect()
     started = time.process_time()
     plan = plan_pods(snapshot, catalog)
     seconds = time.process_time() - started
     cost = plan.price_picousd_per_hour / PICOUSD + NODE_DOLLARS * len(plan.new_nodes)
-    return cost, plan.lower_bound_picousd_per_hour / PICOUSD, seconds
+    return cost, plan.lower_bound_picousd_per_hour / PICOUSD, seconds, plan.is_cheapest
 
 
 def _table(options: argparse.Namespace) -> Iterator[str]:
@@ -92,8 +93,11 @@ def _compared(
 ) -> tuple[float, float, bool, float]:
     """By what factor the plan is above the optimum and the bound, whether the optimum is proved, processor seconds."""
     problem = problems.burst(FOLDER, kind, size, seed)
-    cost, own_bound, spent = _planned(problem)
+    cost, own_bound, spent, is_cheapest = _planned(problem)
     optimum = solutions.optimum(problem, cost, seconds)
+    if is_cheapest:
+        assert optimum.cost >= cost / _EQUAL, f"{problem.stem}: the plan says that no cheaper nodes exist; some do"
+        own_bound = cost
     return cost / optimum.cost, cost / max(optimum.lower_bound, own_bound), optimum.is_proved, spent
 
 

@@ -71,7 +71,15 @@ def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str])
     case = CASES / "scheduling" / "a01-selector-picks-the-zone.yaml"
     document = planned(capsys, "--catalog", str(FAKE), str(case))
     lists = {"assumptions", "buffers", "existingNodes", "ignored", "newNodes", "notes", "unschedulable", "workloads"}
-    assert set(document) == lists | {"schema", "catalog", "summary", "pricePerHour", "boundPerHour", "workUnits"}
+    assert set(document) == lists | {
+        "schema",
+        "catalog",
+        "summary",
+        "pricePerHour",
+        "boundPerHour",
+        "isCheapest",
+        "workUnits",
+    }
     assert 0 < document["boundPerHour"] <= document["pricePerHour"]
     (node,) = document["newNodes"]
     assert (node["nodePool"], node["pods"], node["instanceTypes"][0]) == (
@@ -85,7 +93,10 @@ def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str])
 def test_five_inflate_pods_get_one_node_of_the_built_in_catalog(capsys: pytest.CaptureFixture[str], write: Any) -> None:
     assert main(["plan", write("m.yaml", POOL, WORKLOAD)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("5 pods: 5 placed on 1 new node, 0 pending; $0.3060/h, $223 a month\n")
+    assert text.startswith(
+        "5 pods: 5 placed on 1 new node, 0 pending; $0.3060/h, $223 a month; "
+        "no cheaper nodes exist, each counted with $0.0030/h for its volume\n"
+    )
     assert "  c6a.2xlarge on-demand of NodePool default, $0.3060/h, any of" in text
     assert "why: the cheapest of" in text
     assert "alternatives, next c5a.2xlarge $0.3080/h" in text

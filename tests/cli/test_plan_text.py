@@ -130,6 +130,11 @@ def test_the_bound_is_told_where_it_says_something() -> None:
     assert summarize(msgspec.structs.replace(close, lower_bound_picousd_per_hour=PICOUSD)).endswith(
         "; no plan costs less"
     )
+    proven = msgspec.structs.replace(close, is_cheapest=True)
+    assert summarize(proven).endswith("; no cheaper nodes exist, each counted with $0.0030/h for its volume")
+    assert summarize(msgspec.structs.replace(proven, lower_bound_picousd_per_hour=PICOUSD)).endswith(
+        "; no plan costs less"
+    )
     far = msgspec.structs.replace(close, lower_bound_picousd_per_hour=PICOUSD // 2)
     assert "%" not in summarize(far)
     many = msgspec.structs.replace(far, new_nodes=(msgspec.structs.replace(NODE, pods=("default/a",) * 10),) * 10)

@@ -50,7 +50,8 @@ def test_five_pods_share_one_on_demand_node(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert planned(capsys, monkeypatch, "scale-up-cmr.yaml")[:3] == [
-        "5 pods: 5 placed on 1 new node, 0 pending; $0.3060/h, $223 a month",
+        "5 pods: 5 placed on 1 new node, 0 pending; $0.3060/h, $223 a month"
+        "; no cheaper nodes exist, each counted with $0.0030/h for its volume",
         "New nodes:",
         "c6a.2xlarge on-demand of NodePool default, $0.3060/h, any of us-east-1a, us-east-1b, us-east-1c",
     ]

@@ -44,7 +44,7 @@ YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}
 YOUNGER_FIELDS_OF_DECISIONS: Final[Json] = {"disruptions": []}
 YOUNGER_FIELDS_OF_DISRUPTIONS: Final[Json] = {"rollout": ""}
 YOUNGER_FIELDS_OF_LAUNCHES: Final[Json] = {"moving": []}
-YOUNGER_FIELDS_OF_PLANS: Final[Json] = {"held_back": []}
+YOUNGER_FIELDS_OF_PLANS: Final[Json] = {"held_back": [], "is_cheapest": False}
 YOUNGER_FIELDS_OF_SNAPSHOTS: Final[Json] = {"moving": {}, "launch_bounds": [], "histories": []}
 YOUNGER_FIELDS_OF_SETTINGS: Final[Json] = {
     "max_launches_per_minute": 1000,

@@ -57,6 +57,7 @@ NOT_STATED: dict[Field, str] = {
     (ClusterRow, "schema"): ONE_SCHEMA,
     (Breaker, "schema"): ONE_SCHEMA,
     (Doorbell, "schema"): ONE_SCHEMA,
+    (Plan, "is_cheapest"): YOUNGER,
     (CapacityReservation, "available"): NOT_IN_STATUS,
     (Subnet, "free_addresses"): NOT_IN_STATUS,
     (Launch, "replaces"): UNUSED,

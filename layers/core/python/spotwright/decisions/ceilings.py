@@ -105,6 +105,7 @@ def keep_within(plan: Plan, snapshot: Snapshot) -> Plan:
         new_nodes=tuple(node for number, node in enumerate(plan.new_nodes) if number not in held_back),
         unschedulable_pods=(*plan.unschedulable_pods, *waiting),
         lower_bound_picousd_per_hour=0 if held_back else plan.lower_bound_picousd_per_hour,
+        is_cheapest=plan.is_cheapest and not held_back,
         nodes_held_back=_by_nodepool(plan.new_nodes, held_back),
     )
 

@@ -118,6 +118,7 @@ def add_capacity_buffers(plan: Plan, for_buffers: Plan, buffers: Sequence[Capaci
         new_nodes=(*plan.new_nodes, *for_buffers.new_nodes),
         work_units=plan.work_units + for_buffers.work_units,
         lower_bound_picousd_per_hour=max(plan.lower_bound_picousd_per_hour, for_buffers.lower_bound_picousd_per_hour),
+        is_cheapest=plan.is_cheapest and not for_buffers.new_nodes,
         buffer_assignments=existing,
         buffers=tuple(_provisioning(buffer, fitting, unplaced) for buffer in buffers),
     )

@@ -130,7 +130,8 @@ class Plan(msgspec.Struct, frozen=True):
     ``nodepools_without_offerings``: NodePools whose requirements leave nothing to buy, by name, and why.
     ``read_errors``: nodes (``nodes/name``) and NodeClaims (``nodeclaims/name``) that cannot be read, and why.
     ``work_units``: how much work the search took. ``lower_bound_picousd_per_hour``: no nodes of these NodePools hold
-    the pods of the new nodes, in their domains, for less; 0 = unknown.
+    the pods of the new nodes, in their domains, for less; 0 = unknown. ``is_cheapest``: proven that no nodes hold their
+    pods for less, each counted with its volume (``packing/problem.py``).
     ``excess_nodeclaims``: NodeClaims that static NodePools have beyond their replicas.
     ``buffers``: every CapacityBuffer, by namespace and name; ``buffer_assignments``: existing nodes with room for their
     virtual pods. Nodes that are bought for buffers are among the new nodes, and name virtual pods.
@@ -144,6 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     work_units: int = msgspec.field(default=0, name="units")
     lower_bound_picousd_per_hour: int = msgspec.field(default=0, name="bound_picousd_per_hour")
+    is_cheapest: bool = False
     nodepools_without_offerings: dict[str, str] = msgspec.field(default_factory=dict, name="barren")
     read_errors: dict[str, str] = msgspec.field(default_factory=dict, name="unread")
     excess_nodeclaims: tuple[str, ...] = msgspec.field(default=(), name="surplus")

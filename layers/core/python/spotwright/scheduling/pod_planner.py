@@ -25,10 +25,11 @@ from spotwright.scheduling.node_share import place_with_node_share
 from spotwright.scheduling.nodeclaims.new_nodes import build_new_nodes
 from spotwright.scheduling.offerings import reservations
 from spotwright.scheduling.offerings.overlays import apply_overlays
+from spotwright.scheduling.placement.cheapest_nodes import are_cheapest
 from spotwright.scheduling.placement.placement import Placement
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.placement.price_bound import lower_bound_picousd_per_hour
-from spotwright.scheduling.plan import NodeAssignment, Plan, UnplacedPod
+from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan, UnplacedPod
 from spotwright.scheduling.zone_share import cap_zone_share
 
 
@@ -98,9 +99,15 @@ def _plan_pods(snapshot: Snapshot, catalog: Catalog, *, min_values_share: int = 
             lower_bound_picousd_per_hour(group, placement.planned_nodes_of(group), placement.topology)
             for group in placement.weight_groups
         ),
+        # Zones that a cap decides may cost more.
+        is_cheapest=are_cheapest(placement, context) and placement.price() == _price(capped.nodes),
         nodepools_without_offerings=empty_nodepools,
         read_errors=read_errors,
     )
+
+
+def _price(nodes: Iterable[NewNode]) -> int:
+    return sum(node.price_picousd_per_hour for node in nodes)
 
 
 def _node_assignments(placement: Placement) -> tuple[NodeAssignment, ...]:

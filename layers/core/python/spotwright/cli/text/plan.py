@@ -12,6 +12,7 @@ from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.model.plurals import counted
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.scheduling.explain.node_choice import format_price, resource_name
+from spotwright.scheduling.packing.problem import PER_NODE_COST_PICOUSD_PER_HOUR
 from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan, ResourceUsage, UnplacedPod
 
 _HOURS_A_MONTH: Final = 730
@@ -74,7 +75,9 @@ def _price(plan: Plan, pods: int) -> Iterator[str]:
     monthly = hourly * _HOURS_A_MONTH
     yield f"{price_text(hourly)}/h, ${monthly / PICOUSD:,.{0 if monthly >= 100 * PICOUSD else 2}f} a month"
     above = round(100 * (hourly - bound) / bound) if bound else 100
-    if bound and (above <= _CLOSE_PERCENT or pods >= _FEW_PODS):
+    if plan.is_cheapest and above:
+        yield f"no cheaper nodes exist, each counted with {price_text(PER_NODE_COST_PICOUSD_PER_HOUR)}/h for its volume"
+    elif bound and (above <= _CLOSE_PERCENT or pods >= _FEW_PODS):
         yield f"{above} % above what any plan must cost" if above else "no plan costs less"
 
 

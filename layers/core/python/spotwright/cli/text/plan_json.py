@@ -52,6 +52,7 @@ def plan_document(report: PlanReport) -> Json:
         "assumptions": list(report.assumptions),
         "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
         "boundPerHour": plan.lower_bound_picousd_per_hour / PICOUSD,
+        "isCheapest": plan.is_cheapest,
         "workUnits": plan.work_units,
     }
 

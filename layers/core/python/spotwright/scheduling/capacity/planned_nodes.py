@@ -30,9 +30,12 @@ class PlannedNode:
 
     Pods with rules join single nodes, which are known to rules by ``name``; packing makes equal nodes.
     ``pods_by_node``: the keys of the pods of each node; ``pod_counts``: the pods that each of the nodes has.
+    ``is_of_cheapest``: it was packed with other nodes, and no nodes hold the pods of all of them for less,
+    within limits or not.
     """
 
     __slots__ = (
+        "is_of_cheapest",
         "name",
         "offering",
         "options",
@@ -54,6 +57,7 @@ class PlannedNode:
         self.pod_counts: list[PodCount] = []
         self.pods_by_node: list[tuple[str, ...]] = [()]
         self.recorded_counts: dict[str, int] = {}
+        self.is_of_cheapest = False
 
     @property
     def taints(self) -> tuple[Taint, ...]:
@@ -127,6 +131,7 @@ class PlannedNode:
         if index is not self.weight_group.offering_index and index.min_values[self.template_index]:
             node.widen()
         node.offering = node.cheapest_counting_no_more()
+        node.is_of_cheapest = self.is_of_cheapest
         return node
 
     def widen(self) -> None:

@@ -6,8 +6,10 @@ that.
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
 from math import prod
+from operator import or_
 from typing import Final
 
 from spotwright.scheduling.offerings.bit_sets import iterate_bits
@@ -17,6 +19,7 @@ from spotwright.scheduling.packing.problem import (
     Packing,
     PackingProblem,
     RemainingLimits,
+    all_offerings_that_fit,
     offerings_that_fit,
     offerings_up_to_size,
     smallest_size,
@@ -49,18 +52,49 @@ def pack_exactly(
         return None
     all_sets = list(product(*(range(count + 1) for count in most)))
     offerings = _cheapest_offerings(problem, classes, all_sets, _offerings_by_size(problem, classes, size_bound))
-    costs = [
-        problem.offering_index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR if offering >= 0 else 0
-        for offering in offerings
-    ]
-    chosen_sets, ways = _solve_single_class(costs) if len(most) == 1 else _solve_classes(all_sets, costs)
+    costs = _costs(problem, offerings)
+    chosen_sets, ways = _solve(all_sets, costs)
     nodes = [
         PackedNodes(offerings[at], node_count, _pod_counts(classes, all_sets[at]))
         for at, node_count in sorted(Counter(chosen_sets).items())
     ]
     work_units = _UNITS_PER_SET * len(all_sets) + ways // _WAYS_PER_UNIT
     left = _limits_after(problem, limits, nodes)
-    return Packing(nodes, [0] * len(counts), left, work_units) if nodes and left else None
+    if not nodes or left is None:
+        return None
+    packing = Packing(nodes, [0] * len(counts), left, work_units)
+    packing.is_cheapest = _is_cheapest(problem, classes, all_sets, offerings, sum(costs[at] for at in chosen_sets))
+    return packing
+
+
+def _costs(problem: PackingProblem, offerings: Sequence[int]) -> list[int]:
+    """What a node of each offering costs; 0 for none."""
+    prices = problem.offering_index.prices
+    return [prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR if offering >= 0 else 0 for offering in offerings]
+
+
+def _solve(all_sets: Sequence[PodSet], costs: Sequence[int]) -> tuple[list[int], int]:
+    """The indices of the sets that are one node each; and how many ways were compared."""
+    return _solve_single_class(costs) if len(all_sets[-1]) == 1 else _solve_classes(all_sets, costs)
+
+
+def _is_cheapest(
+    problem: PackingProblem, classes: Sequence[int], all_sets: Sequence[PodSet], offerings: Sequence[int], cost: int
+) -> bool:
+    """Whether the sets cost no less on any offerings: larger ones, and those that are for pods with special needs.
+
+    ``offerings``: the cheapest of those that were allowed, by set.
+    """
+    everything = reduce(or_, [problem.offerings[j] for j in classes])
+    # Offerings are numbered from the cheapest: where some set has another, it is cheaper, or the only one.
+    cheapest = [
+        next(iterate_bits(all_offerings_that_fit(problem, _pod_counts(classes, pod_set), everything)), -1)
+        for pod_set in all_sets[1:]
+    ]
+    if cheapest == offerings[1:]:
+        return True
+    costs = _costs(problem, [-1, *cheapest])
+    return sum(costs[at] for at in _solve(all_sets, costs)[0]) >= cost
 
 
 def _pod_counts(classes: Sequence[int], pod_set: PodSet) -> dict[int, int]:

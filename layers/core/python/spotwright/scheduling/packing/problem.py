@@ -144,15 +144,19 @@ class PackingProblem:
 
 
 class Packing:
-    """The new nodes, the pods per class that none of them holds, the limits left, and the units of work it took."""
+    """The new nodes, the pods per class that none of them holds, the limits left, and the units of work it took.
 
-    __slots__ = ("limits", "nodes", "unpacked", "work_units")
+    ``is_cheapest``: proven that no nodes of any offerings hold these pods for less, limits aside.
+    """
+
+    __slots__ = ("is_cheapest", "limits", "nodes", "unpacked", "work_units")
 
     def __init__(self, nodes: list[PackedNodes], unpacked: list[int], limits: RemainingLimits, work_units: int) -> None:
         self.nodes = nodes
         self.unpacked = unpacked
         self.limits = limits
         self.work_units = work_units
+        self.is_cheapest = False
 
     def cost(self, offering_index: OfferingIndex) -> int:
         return sum(
@@ -191,6 +195,12 @@ def candidate_offerings(
 
 def offerings_that_fit(problem: PackingProblem, pods: Mapping[int, int], allowed: int) -> int:
     """Offerings among ``allowed`` that hold so many pods of each class; general-purpose ones unless none is."""
+    fitting = all_offerings_that_fit(problem, pods, allowed)
+    return fitting & problem.offering_index.general_purpose or fitting
+
+
+def all_offerings_that_fit(problem: PackingProblem, pods: Mapping[int, int], allowed: int) -> int:
+    """Offerings among ``allowed`` that hold so many pods of each class."""
     offering_index = problem.offering_index
     used, label_bits = [0] * len(offering_index.dimensions), UNCONSTRAINED
     if problem.has_host_constraints and not fit_on_one_host(problem.host_constraints, pods):
@@ -201,8 +211,7 @@ def offerings_that_fit(problem: PackingProblem, pods: Mapping[int, int], allowed
         for d, amount in problem.items.needs[j]:
             used[d] += amount * count
     fitting = problem.undetermined_labels.narrow(allowed & offering_index.by_capacity.with_room(used), label_bits)
-    fitting = offering_index.keep_min_values(fitting)
-    return fitting & offering_index.general_purpose or fitting
+    return offering_index.keep_min_values(fitting)
 
 
 def undominated_offerings(offering_index: OfferingIndex, allowed: int, offering_sets: Sequence[int]) -> list[int]:

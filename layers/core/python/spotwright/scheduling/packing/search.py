@@ -39,6 +39,7 @@ def find_cheapest_packing(
     exact = _pack_parts_exactly(problem, counts, limits, budget)
     if exact is not None:
         if problem.exchanges:
+            exact.is_cheapest = False
             replace_nodes(problem, exact, max(NODE_SIZE_BOUNDS_MILLICORES), min(budget, _replacement_budget(exact)))
         return exact
     first_bound, *further_bounds = NODE_SIZE_BOUNDS_MILLICORES
@@ -74,7 +75,7 @@ def _pack_parts_exactly(
     if any(count and not problem.offerings[j] for j, count in enumerate(counts)):
         return None
     parts = connected_classes([offerings if counts[j] else 0 for j, offerings in enumerate(problem.offerings)])
-    nodes, left, work_units = list[PackedNodes](), limits, 0
+    nodes, left, work_units, is_cheapest = list[PackedNodes](), limits, 0, True
     for part in sorted(parts, key=lambda part: -sum(counts[j] for j in part)):
         part_counts = [count if j in part else 0 for j, count in enumerate(counts)]
         size_bound = max(NODE_SIZE_BOUNDS_MILLICORES)
@@ -83,7 +84,10 @@ def _pack_parts_exactly(
             return None
         nodes += exact.nodes
         left, work_units = exact.limits, work_units + exact.work_units
-    return Packing(nodes, [0] * len(counts), left, work_units) if nodes else None
+        is_cheapest = is_cheapest and exact.is_cheapest
+    packing = Packing(nodes, [0] * len(counts), left, work_units)
+    packing.is_cheapest = is_cheapest
+    return packing if nodes else None
 
 
 def _replacement_budget(packing: Packing) -> int:

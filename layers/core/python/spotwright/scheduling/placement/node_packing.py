@@ -95,7 +95,10 @@ class NodePacking:
             if not packing.nodes:
                 return work_units
             self._exchange_pods(packing)
-            self.planned_nodes += [self._plan(packed_nodes) for packed_nodes in packing.nodes]
+            planned_nodes = [self._plan(packed_nodes) for packed_nodes in packing.nodes]
+            for node in planned_nodes:
+                node.is_of_cheapest = packing.is_cheapest and not any(limits.by_template)
+            self.planned_nodes += planned_nodes
             limits.by_template = packing.limits.by_template
             limits.by_reservation.update(packing.limits.by_reservation)
 

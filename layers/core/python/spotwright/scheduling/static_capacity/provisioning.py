@@ -132,5 +132,6 @@ def add_static_capacity(plan: Plan, static: StaticCapacity) -> Plan:
         notes=(*plan.notes, *static.notes),
         nodepools_without_offerings=plan.nodepools_without_offerings | static.nodepools_without_offerings,
         lower_bound_picousd_per_hour=bound,
+        is_cheapest=plan.is_cheapest and not new_nodes,
         excess_nodeclaims=static.excess_nodeclaims,
     )
