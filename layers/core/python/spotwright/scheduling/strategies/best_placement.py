@@ -99,14 +99,16 @@ def place_in_batches(
     templates: Sequence[NodeClaimTemplate],
     limit_policy: LimitPolicy,
     budget: int,
+    sequential_keys: frozenset[str] = frozenset(),
 ) -> Placement:
     """The best of several attempts that all place these batches of pods one after the other.
 
-    ``budget``: units of work for packing, in each attempt.
+    ``budget``: units of work for packing, in each attempt; ``sequential_keys``: pods whose classes are placed one by
+    one from the first attempt on.
     """
     pod_count = sum(map(len, batches))
     attempt = partial(Placement, context, batches, templates, limit_policy=limit_policy)
-    best, sequential_keys = attempt(), frozenset[str]()
+    best = attempt(sequential_keys=sequential_keys)
     complete = place_pods(best, budget, pack_together=True)
     while not complete and pod_count > _FEW_PODS and len(sequential_keys) < _MAX_SEQUENTIAL_CLASSES:
         sequential_keys = sequential_keys.union(best.unpacked_pods)

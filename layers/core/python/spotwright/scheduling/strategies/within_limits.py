@@ -101,6 +101,8 @@ class _LimitSearch:
         self._scarce = _unit_prices(unlimited, lambda times: float(times > 1))
         self._limited = _unit_prices(unlimited, lambda times: min(times, 1.0))
         self._policies: dict[float, LimitPolicy] = {}
+        # What an attempt with all pods at once had to place one by one: under another price the next one does too.
+        self._sequential_keys = frozenset[str]()
         self._work_units = unlimited.work_units
         self._most_work_units = max(context.settings.work_units, 2 * self._work_units)
         self._best: _Candidate | None = None
@@ -176,7 +178,11 @@ class _LimitSearch:
         return self._place(batches, policy, self._context.settings.work_units // _ATTEMPT_SHARE)
 
     def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> Placement:
-        placement = best_placement.place_in_batches(self._context, batches, self._templates, policy, budget)
+        is_whole = len(batches) == 1
+        keys = self._sequential_keys if is_whole else frozenset[str]()
+        placement = best_placement.place_in_batches(self._context, batches, self._templates, policy, budget, keys)
+        if is_whole:
+            self._sequential_keys = frozenset(placement.sequential_keys)
         self._work_units += placement.work_units
         self._consider(placement, batches, policy, budget)
         return placement
