@@ -49,6 +49,13 @@ def test_nodes_without_a_replacement_never_keep_all_others() -> None:
     assert replaced == {"n08", "n09", "n10", "n11"}
 
 
+def test_without_time_no_further_trial_is_begun() -> None:
+    found = replace_drifted(drifted(1, 1, 0), Plan(), TYPES, locked=NOBODY, has_time=lambda: False)
+    assert not found.candidates
+    assert [blocked.claim for blocked in found.blocked] == ["n00"]
+    assert replace_drifted(drifted(1, 1, 0), Plan(), TYPES, locked=NOBODY).candidates
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(1, ["n02", "n00"]), (301, ["n00", "n01"])])
 def test_nodes_that_drifted_together_go_zone_by_zone_and_others_in_the_order_of_time(
     seconds: int, expected: list[str]

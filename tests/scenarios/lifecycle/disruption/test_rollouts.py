@@ -209,3 +209,29 @@ def test_pods_that_are_ready_nowhere_are_no_reason_to_stop(world: World) -> None
         if teams(world) == ["b", "b", "b"]:
             break
     assert teams(world) == ["b", "b", "b"]
+
+
+def test_an_image_is_rolled_out_over_ten_nodes_two_at_a_time_though_a_replacement_fails(world: World) -> None:
+    """The fourth new node never joins: nothing stays tainted, no budget is exceeded, all are replaced in the end."""
+    with_nodes(world, 10, "2")
+    (image,) = world.cluster.nodeclasses()[0].amis
+    new = msgspec.structs.replace(image, id="ami-new")
+    world.cluster.update("ec2nodeclasses", "default", amis=(new,))
+    look(world)
+    before = {instance.id for instance in world.ec2.live_instances()}
+    stops, launched = 0, list[str]()
+    for _ in range(3 * 3600):
+        world.run(1)
+        launched += sorted({instance.id for instance in world.ec2.live_instances()} - before - set(launched))
+        world.kubelets.broken_instances |= set(launched[3:4])
+        assert len(disrupted(world)) <= 2
+        assert len(world.running_pods()) >= 8
+        if told(world).status == "False" and not disrupted(world):
+            stops += 1
+            tainted = {node.name for node in world.cluster.nodes() if labels.DISRUPTED in {t.key for t in node.taints}}
+            assert tainted <= {c.node_name for c in world.claims() if c.metadata.deletion_timestamp is not None}
+        if {claim.image_id for claim in world.claims()} == {"ami-new"}:
+            break
+    assert stops > 0
+    assert {claim.image_id for claim in world.claims()} == {"ami-new"}
+    assert world.run(300, until=lambda: told(world).reason == "RolloutComplete" and len(world.running_pods()) == 10)

@@ -5,7 +5,7 @@ been drifted. Its difference: it replaces one node in each pass, of which the ne
 NodePools go with the others; see ``static_drift``.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -53,10 +53,12 @@ def replace_drifted(
     locked: frozenset[str],
     maximum: int = MAXIMUM_CANDIDATES,
     rollouts: Mapping[str, Rollout] = MappingProxyType({}),
+    has_time: Callable[[], bool] = lambda: True,
 ) -> DriftReplacement:
     """Which drifted nodes go now, ``maximum`` at most, and where their pods go.
 
     ``plan``: where pending pods go, without new nodes. ``rollouts``: by NodePool; of others budgets alone count.
+    ``has_time``: asked before each further trial; without time nothing is replaced now.
     """
     drifted = [claim for claim in snapshot.nodeclaims if _is_drifted(claim, locked)]
     candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
@@ -66,6 +68,8 @@ def replace_drifted(
     settled = simulation.settle(snapshot, plan)
     failures, waiting = dict[str, str](), list[Blocked]()
     for number in range(MAXIMUM_TRIALS):
+        if number and not has_time():
+            break
         ordered = _in_order(simulation.without(candidates, failures.keys()))
         if number == MAXIMUM_TRIALS - 1:
             ordered = _from_another(ordered, snapshot.now)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from spotwright.decisions.decision import Disruption, derived_id
 from spotwright.disruption import drift
@@ -19,6 +20,9 @@ from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
+# No further trial is begun with less time left.
+TRIAL_SECONDS: Final = 30
+
 
 def find_drifted(
     ports: ProvisionPorts,
@@ -28,12 +32,21 @@ def find_drifted(
     rollouts: Mapping[str, Rollout],
     *,
     maximum: int = drift.MAXIMUM_CANDIDATES,
+    seconds_left: SecondsLeft = None,
 ) -> DriftReplacement:
     """What would be replaced by what is known; nothing is replaced by it alone."""
     if not any(claim.is_condition_true(drift.REASON) for claim in snapshot.nodeclaims):
         return DriftReplacement()
     catalog = ports.catalogs.read(snapshot.catalog_key)
-    return drift.replace_drifted(snapshot, plan, catalog, locked=locked, maximum=maximum, rollouts=rollouts)
+    return drift.replace_drifted(
+        snapshot,
+        plan,
+        catalog,
+        locked=locked,
+        maximum=maximum,
+        rollouts=rollouts,
+        has_time=lambda: seconds_left is None or seconds_left() > TRIAL_SECONDS,
+    )
 
 
 def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft) -> DisruptResult:
@@ -45,7 +58,7 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
     snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     locked = locked_claims(ports, snapshot)
     rollouts = read_rollouts(ports, snapshot, locked)
-    found = find_drifted(ports, snapshot, plan, locked, rollouts)
+    found = find_drifted(ports, snapshot, plan, locked, rollouts, seconds_left=seconds_left)
     uids = _uids(found)
     # The same nodes count once for the breaker, however often their commit is tried.
     id = derived_id(snapshot.cluster, drift.REASON, *sorted(uids.values()))
@@ -55,7 +68,7 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
         return DisruptResult("another invocation counted disruptions meanwhile")
     if admitted < len(uids):
         # The others wait until the breaker is closed again. Those that it has counted go, or it would open for nothing.
-        found = find_drifted(ports, snapshot, plan, locked, rollouts, maximum=admitted)
+        found = find_drifted(ports, snapshot, plan, locked, rollouts, maximum=admitted, seconds_left=seconds_left)
         uids = _uids(found)
     if found.snapshot is None:
         return DisruptResult(breaker_open=breaker_open, details=_reasons(found))

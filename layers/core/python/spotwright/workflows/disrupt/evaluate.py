@@ -106,7 +106,7 @@ def _disrupt_with_pods(
     show_rollouts(ports, snapshot, rollouts)
     if any(rollout.phase == Phase.WAITING for rollout in rollouts.values()):
         _look_at_canaries_soon(ports, snapshot.now)
-    drifted = find_drifted(ports, snapshot, plan, locked, rollouts)
+    drifted = find_drifted(ports, snapshot, plan, locked, rollouts, seconds_left=seconds_left)
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, drifted.blocked, events.DISRUPTION_BLOCKED))
     if drifted.candidates:
         result = commit_drift(ports, now=now, seconds_left=seconds_left)
