@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.decisions.decision import DRIFTED, UNDERUTILIZED, decode_decision
+from spotwright.decisions.decision import DRIFTED, REBALANCED, SCHEDULED_CHANGE, UNDERUTILIZED, decode_decision
+from spotwright.disruption import rebalance
 from spotwright.errors import InvalidRequest
 from spotwright.lifecycle.instance_health import failing_checks
 from spotwright.model import labels
@@ -22,7 +23,16 @@ from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
 from spotwright.telemetry.events import UNHEALTHY
-from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, sort_key
+from spotwright.workflows.ports.rows import (
+    FINAL_PHASES,
+    RECOMMENDED,
+    SCHEDULED,
+    CommandRow,
+    LaunchRow,
+    NominationRow,
+    NoticeRow,
+    sort_key,
+)
 from tests.campaign.calls import Call, Watcher
 from tests.campaign.world import CampaignWorld
 
@@ -35,9 +45,9 @@ MESSAGES_PER_OBJECT: Final = 40
 # An invocation lasts a minute at most.
 REMEMBERED_MS: Final = 60 * 1000
 LIVE: Final = ("pending", "running")
-# Reasons for which nodes with pods go, and all reasons for which nodes go by choice.
+# Reasons of budgets for which nodes with pods go, and all reasons for which nodes go by choice.
 WITH_PODS: Final = (DRIFTED, UNDERUTILIZED)
-BY_CHOICE: Final = ("Empty", *WITH_PODS)
+BY_CHOICE: Final = ("Empty", *WITH_PODS, REBALANCED, SCHEDULED_CHANGE)
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -199,6 +209,9 @@ class RowsEnd(Invariant):
     def unsettled(self) -> Iterator[str]:
         self.checked += 1
         for key, row in sorted(self.world.state.rows.items()):
+            if isinstance(row, NoticeRow) and row.phase in (RECOMMENDED, SCHEDULED) and row.due > self.now_ms():
+                # While budgets have no room, a recommendation or a change that EC2 has scheduled waits for its time.
+                continue
             if row.phase not in FINAL_PHASES and not isinstance(row, NominationRow):
                 yield f"{key} is in phase {row.phase}"
         if self.world.state.cluster_row.pending_decisions:
@@ -381,10 +394,40 @@ class BudgetsKept(Invariant):
                 self.fail(f"{claim.name} is disrupted as empty and runs {pod.key}")
 
 
+class StormsChurnNothing(Invariant):
+    """However many instances EC2 recommends to leave, so many nodes are replaced for that within any hour."""
+
+    name = "rebalance recommendations replace few nodes an hour"
+
+    def __init__(self, world: CampaignWorld) -> None:
+        super().__init__(world)
+        self._created: dict[str, int] = {}
+        self._nodes: deque[tuple[int, int]] = deque()
+
+    def after(self, call: Call, answer: Any) -> None:
+        """A table that was lost has forgotten what was replaced before."""
+        if not call.is_to("state", "create") or not isinstance(row := call.args[0], CommandRow):
+            return
+        if row.reason != REBALANCED or row.id in self._created:
+            return
+        self._created[row.id] = row.created
+        since = max(row.created - rebalance.WINDOW_MS, self.world.table_lost_at)
+        lately = sum(1 for created in self._created.values() if created > since)
+        allowed = rebalance.nodes_per_hour(max((count for _, count in self._nodes), default=0))
+        if lately > allowed:
+            self.fail(f"{lately} nodes are replaced for recommendations within an hour, {allowed} may be")
+
+    def after_step(self) -> None:
+        self.checked += any(row.phase == RECOMMENDED for row in self.world.state.rows.values())
+        self._nodes.append((self.now_ms(), sum(claim.is_managed for claim in self.world.claims())))
+        while self.now_ms() - self._nodes[0][0] > CARRIED_OUT_MS:
+            self._nodes.popleft()
+
+
 class LimitsKept(Invariant):
     """The nodes of a NodePool have no more cpu than its limits allow.
 
-    As in Karpenter, without those that go, or are being replaced.
+    As in Karpenter, without those that go, or were chosen to go.
     """
 
     name = "no NodePool limit is exceeded"
@@ -425,7 +468,7 @@ class LimitsKept(Invariant):
             waiting = [claims[name] for name in row.claims if name in claims and name not in assigned]
             return all(claim.provider_id or is_going(self.world, claim) for claim in waiting)
         return bool(owners) and all(
-            is_going(self.world, claim) or is_being_replaced(self.world, claim) for claim in owners
+            is_going(self.world, claim) or is_chosen_to_go(self.world, claim) for claim in owners
         )
 
 
@@ -524,14 +567,15 @@ class ErrorsAreAnswers(Invariant):
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NothingBoughtTwice, PodsPlannedOnce, NoLeak, EveryClaimEnds, NoPodWaits, NodesAreOpen, NoEmptyNode, RowsEnd,
     SurplusEnds, RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated,
-    NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers, OnlySickRepaired,
+    NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers, OnlySickRepaired, StormsChurnNothing,
 )  # fmt: skip
 
 
 def is_going(world: CampaignWorld, claim: NodeClaim) -> bool:
     """Whether the claim is being deleted, or EC2 takes its instance back."""
+    notice = world.state.rows.get(f"notice#{instance_id(claim.provider_id)}")
     return claim.metadata.deletion_timestamp is not None or (
-        f"notice#{instance_id(claim.provider_id)}" in world.state.rows
+        notice is not None and notice.phase not in (RECOMMENDED, SCHEDULED)
     )
 
 
@@ -546,19 +590,19 @@ def is_disrupted_by_choice(world: CampaignWorld, claim: NodeClaim, reasons: Coll
     )
 
 
-def is_being_replaced(world: CampaignWorld, claim: NodeClaim) -> bool:
-    """Whether a decision or a command that has not ended replaces the claim for drift or its price."""
+def is_chosen_to_go(world: CampaignWorld, claim: NodeClaim) -> bool:
+    """Whether a decision or a command that has not ended takes the claim by choice; plans count it as gone."""
     decided = [
         disruption.candidates
         for key in world.state.cluster_row.pending_decisions
         if key in world.blobs.bodies
         for disruption in decode_decision(world.blobs.bodies[key]).disruptions
-        if disruption.reason in WITH_PODS
+        if disruption.reason in BY_CHOICE
     ]
     begun = [
         row.candidates
         for row in world.state.rows.values()
-        if isinstance(row, CommandRow) and row.reason in WITH_PODS and row.phase in ("planned", "waiting")
+        if isinstance(row, CommandRow) and row.reason in BY_CHOICE and row.phase in ("planned", "waiting")
     ]
     return any(claim.name in names for names in (*decided, *begun))
 

@@ -202,10 +202,14 @@ def warn_of_interruption(world: CampaignWorld, rng: Random) -> bool:
 
 
 def recommend_rebalance(world: CampaignWorld, rng: Random) -> bool:
-    instance = _an_instance(world, rng)
-    if instance is None:
+    """EC2 recommends to leave an instance; or, a storm, all of its type, or all there are."""
+    chosen = _an_instance(world, rng)
+    if chosen is None:
         return False
-    _notify(world, rng, "EC2 Instance Rebalance Recommendation", {"instance-id": instance.id})
+    storm = rng.choice(("none", "type", "all"))
+    for instance in world.ec2.live_instances():
+        if instance == chosen or storm == "all" or (storm, instance.instance_type) == ("type", chosen.instance_type):
+            _notify(world, rng, "EC2 Instance Rebalance Recommendation", {"instance-id": instance.id})
     return True
 
 

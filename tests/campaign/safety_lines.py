@@ -13,7 +13,7 @@ import msgspec
 from spotwright.disruption import budgets, emptiness
 from spotwright.lifecycle import node_repair
 from spotwright.simulation.state import FakeState
-from spotwright.workflows.lifecycle import actions, commands, nodeclaims, workflow
+from spotwright.workflows.lifecycle import actions, commands, workflow
 from spotwright.workflows.lifecycle.launch import assignment, fleet
 from spotwright.workflows.lifecycle.termination import drain, finalizer
 from spotwright.workflows.planning import nominated_pods
@@ -109,7 +109,7 @@ def uid_stated() -> Iterator[None]:
 
     with (
         patch.object(commands, "delete_claim", delete_by_name),
-        patch.object(nodeclaims, "delete_claim", delete_by_name),
+        patch.object(actions, "delete_claim", delete_by_name),
     ):
         yield
 

@@ -11,8 +11,8 @@ from tests.campaign.__main__ import main
 from tests.campaign.invariants import Invariant
 from tests.campaign.runs import run_campaign, shrink
 
-# Several times what each of them takes.
-STEPS = 6_000
+# More than each of them takes.
+STEPS = 10_000
 
 
 @pytest.mark.parametrize(
