@@ -22,7 +22,6 @@ ACT = [
     ("delete", "nodeclaims.karpenter.sh", ""),
     ("patch", "nodeclaims.karpenter.sh", "status"),
     ("update", "nodeclaims.karpenter.sh", "finalizers"),
-    ("patch", "nodepools.karpenter.sh", "status"),
     ("patch", "nodeoverlays.karpenter.sh", "status"),
     ("patch", "nodepools.karpenter.sh", ""),
     ("patch", "ec2nodeclasses.karpenter.k8s.aws", ""),
@@ -39,6 +38,7 @@ TELL = [
     ("patch", "events", ""),
     ("patch", "events.events.k8s.io", ""),
     ("patch", "capacitybuffers.autoscaling.x-k8s.io", "status"),
+    ("patch", "nodepools.karpenter.sh", "status"),
 ]
 NOBODY = [
     ("get", "secrets", ""),
