@@ -1,8 +1,9 @@
 """`make bench-disruption`: what consolidation saves for how many evictions, and what deciding costs.
 
-A cluster of nodes of up to 16 vCPU grows by bursts or by trickles, on demand; most of its pods may go then. Evaluations
-follow, each with the candidates that Karpenter would look at (100), until one finds nothing; after each the nodes are
-as was decided. Beside it stands what a cluster without any node would be bought for, for which every pod would move.
+A cluster of nodes of up to 16 vCPU grows by bursts or by trickles, on demand; most of its pods may go then.
+Evaluations follow, each with the candidates that Karpenter would look at (100), until one finds nothing; after each
+the nodes are as was decided. With ``--evictions`` they end when so many percent of the pods were evicted. Beside it
+stands what a cluster without any node would be bought for, for which every pod would move.
 """
 
 import argparse
@@ -36,33 +37,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pods", type=int, nargs="+", default=[1000, 5000], help="before the cluster shrinks")
     parser.add_argument("--kinds", nargs="+", default=["micro", "mixed"], help="workloads")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--evictions", type=int, nargs="+", default=[], help="percent of the pods: a row for each")
     options = parser.parse_args(arguments)
     print(HEAD)
     with tempfile.TemporaryDirectory() as folder:
         for count in options.pods:
             for kind in options.kinds:
-                for row in _rows(Path(folder), kind, count, options.seed):
+                for row in _rows(Path(folder), kind, count, options.seed, options.evictions or [None]):
                     print(row, flush=True)
     return 0
 
 
-def _rows(folder: Path, kind: str, count: int, seed: int) -> Iterator[str]:
+def _rows(folder: Path, kind: str, count: int, seed: int, limits: Sequence[int | None]) -> Iterator[str]:
     problem, catalog = load(str(problems.burst(folder, kind, count, seed, MOST_CORES)))
     for name, batch, percent in (("shrunk to 45 %", count, 45), ("grown by 20 pods", 20, 100)):
         cluster = SimulatedCluster(problem, catalog)
         cluster.grow(problem.pods, batch)
         cluster.shrink(percent, seed)
-        yield _row(f"{kind}, {name}", cluster)
+        grown = cluster.snapshot
+        for limit in limits:
+            cluster.snapshot = grown
+            limited = "" if limit is None else f", {limit} % evicted"
+            yield _row(f"{kind}, {name}{limited}", cluster, limit)
 
 
-def _row(name: str, cluster: SimulatedCluster) -> str:
+def _row(name: str, cluster: SimulatedCluster, limit: int | None) -> str:
     before, nodes, pods = cluster.price_picousd_per_hour, len(cluster.snapshot.nodes), len(cluster.snapshot.pods)
     rebuilt = _rebuilt(cluster)
+    most = None if limit is None else pods * limit // 100
     moved, rounds, first, settled = 0, 0, 0.0, False
     while not settled and rounds < ROUNDS:
         rounds += 1
         started = time.process_time()
-        found = consolidate(cluster.snapshot, Plan(), cluster.catalog, locked=frozenset())
+        left = None if most is None else most - moved
+        found = consolidate(cluster.snapshot, Plan(), cluster.catalog, locked=frozenset(), most_evictions=left)
         first = first or time.process_time() - started
         moved += sum(move.evictions for move in found.moves)
         settled = not found.moves

@@ -109,6 +109,37 @@ def test_programs_read_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert document["staying"] == []
 
 
+def test_few_evictions_take_the_node_that_saves_most_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crowded = [machine("b", "m5.4xlarge"), *(pod(f"q{number}", "b", "100m") for number in range(3))]
+    text = told(tmp_path, capsys, *LARGE, *crowded, options=("--consolidate", "--evictions", "1"))
+    assert text.splitlines()[0].endswith(" a month less, 1 eviction.")
+    assert "  Underutilized: node-a → deleted" in text.splitlines()
+    assert "  default-b: no more than 1 eviction may be made for the sake of price" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--consolidate", "--evictions=-1"), "-1 is not a whole number of pods, such as 50"),
+        (("--consolidate", "--evictions", "many"), "many is not a whole number of pods, such as 50"),
+        (("--drift", "--evictions", "5"), "--evictions 5: only with --consolidate"),
+    ],
+)
+def test_a_wrong_number_of_evictions_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(POOL)
+    try:
+        code: object = main(["plan", str(file), *options])
+    except SystemExit as exit:
+        code = exit.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
 def test_drift_alone_leaves_what_is_merely_too_large(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drifted = (machine("b", "m5.large", drifted=True), pod("q", "b", "1500m"))
     text = told(tmp_path, capsys, *LARGE, *drifted, options=("--drift",))

@@ -18,7 +18,7 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import UNDERUTILIZED
-from spotwright.disruption import blockers, cheaper_nodes, emptiness, simulation, spot_return
+from spotwright.disruption import blockers, cheaper_nodes, emptiness, removal_order, simulation, spot_return
 from spotwright.disruption.candidates import (
     Blocked,
     Candidate,
@@ -150,17 +150,20 @@ def consolidate(
     *,
     locked: frozenset[str],
     maximum: int = MAXIMUM_CANDIDATES,
+    most_evictions: int | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Consolidation:
     """The moves that are worth it now. ``plan``: where pending pods go, without new nodes.
 
-    ``maximum``: nodes that may go, 100 at most. ``has_time``: asked before each trial; without time the best so far
-    counts.
+    ``maximum``: nodes that may go, 100 at most; ``most_evictions``: pods that may be evicted, None = any number.
+    ``has_time``: asked before each trial; without time the best so far counts.
     """
     maximum = min(maximum, MAXIMUM_CANDIDATES)
     prices = Prices(snapshot, catalog)
     candidates, blocked, ineligible = find_candidates(snapshot, plan, prices.catalog, locked=locked)
-    allowed, waiting = within_budgets(candidates, snapshot, REASON, locked=locked, maximum=maximum)
+    if most_evictions is not None:
+        candidates = _by_surplus(candidates, snapshot, plan, prices, most_evictions)
+    allowed, waiting = _allowed(candidates, snapshot, locked, maximum, most_evictions)
     search = _Search(snapshot, plan, catalog, prices, has_time)
     chosen = search.run(allowed)
     found = judge(snapshot, plan, catalog, chosen)
@@ -169,6 +172,40 @@ def consolidate(
     reasons |= {stays.claim: stays.reason for stays in found.refused}
     refused = {name: reason for name, reason in reasons.items() if name not in gone}
     return msgspec.structs.replace(found, refused=_blocked(refused), blocked=(*blocked, *waiting))
+
+
+def _by_surplus(
+    candidates: Sequence[Candidate], snapshot: Snapshot, plan: Plan, prices: Prices, most_evictions: int
+) -> list[Candidate]:
+    return removal_order.order_by_surplus(
+        candidates,
+        simulation.settle(snapshot, plan),
+        prices.catalog,
+        eviction_price=float(EVICTION_PICOUSD / _hours(HORIZON)),
+        most_evictions=most_evictions,
+    )
+
+
+def _allowed(
+    ordered: Sequence[Candidate],
+    snapshot: Snapshot,
+    locked: frozenset[str],
+    maximum: int,
+    most_evictions: int | None,
+) -> tuple[list[Candidate], list[Blocked]]:
+    """The first candidates that budgets, ``maximum`` and ``most_evictions`` allow; and those that wait."""
+    within, waiting = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=maximum)
+    if most_evictions is None:
+        return within, waiting
+    allowed, left = list[Candidate](), most_evictions
+    for candidate in within:
+        if candidate.evictions <= left:
+            left -= candidate.evictions
+            allowed.append(candidate)
+        else:
+            why = f"no more than {counted(most_evictions, 'eviction')} may be made for the sake of price"
+            waiting.append(Blocked(candidate.name, why))
+    return allowed, waiting
 
 
 def still_allowed(

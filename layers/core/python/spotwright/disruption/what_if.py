@@ -48,12 +48,18 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def disrupt_if_asked(
-    snapshot: Snapshot, plan: Plan, catalog: Catalog, *, with_drift: bool, with_consolidation: bool
+    snapshot: Snapshot,
+    plan: Plan,
+    catalog: Catalog,
+    *,
+    with_drift: bool,
+    with_consolidation: bool,
+    most_evictions: int | None = None,
 ) -> WhatIf:
     """What ``disrupt`` would do at this moment, within budgets. ``plan``: what is decided for the pending pods.
 
     Empty nodes go with consolidation, and before all others, drifted nodes next, as the cluster would have it; each is
-    shown for itself, as if nothing else went.
+    shown for itself, as if nothing else went. ``most_evictions``: for the sake of price, None = any number.
     """
     if plan.new_nodes:
         return WhatIf(nodes_needed=len(plan.new_nodes))
@@ -72,7 +78,7 @@ def disrupt_if_asked(
         stays |= {blocked.claim: blocked.reason for blocked in replaced.blocked}
         gone |= frozenset(candidate.name for candidate in replaced.candidates)
     if with_consolidation:
-        found = consolidation.consolidate(snapshot, plan, catalog, locked=gone)
+        found = consolidation.consolidate(snapshot, plan, catalog, locked=gone, most_evictions=most_evictions)
         nodes = {claim.name: claim.node_name for claim in snapshot.nodeclaims}
         moves += [
             PossibleMove(

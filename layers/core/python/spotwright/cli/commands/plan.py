@@ -69,6 +69,10 @@ def add(subparsers: Any) -> None:
         help="say instead which nodes would be removed or replaced now because that is cheaper, and what it saves",
     )  # fmt: skip
     parser.add_argument(
+        "--evictions", type=_count, metavar="N",
+        help="with --consolidate: evict this many pods at most, and save the most with that (default: any number)",
+    )  # fmt: skip
+    parser.add_argument(
         "--drift", action="store_true", help="say instead which nodes with the condition Drifted would be replaced now"
     )
     parser.add_argument(
@@ -108,6 +112,8 @@ def run(options: argparse.Namespace) -> int:
     own = "--catalog" if options.catalog else "--cluster" if options.cluster else ""
     if options.region and own:
         raise InputError(f"--region {options.region}: {own} states types and prices already; leave one of the two out")
+    if options.evictions is not None and not options.consolidate:
+        raise InputError(f"--evictions {options.evictions}: only with --consolidate")
     gates = read_feature_gates(options.feature_gates)
     snapshot, live, named, notes, assumed = _read_inputs(options, gates.for_decision)
     chosen = _choose_catalog(options, snapshot, live, named, gates.overheads)
@@ -121,6 +127,12 @@ def run(options: argparse.Namespace) -> int:
     )
     _print_plan(report, options.output)
     return _POD_WITHOUT_PLACE if options.exit_code and leaves_pods(plan) else 0
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of pods, such as 50")
+    return int(text)
 
 
 def leaves_pods(plan: "Plan") -> bool:
@@ -154,7 +166,14 @@ def _print_what_if(options: argparse.Namespace, snapshot: "Snapshot", plan: "Pla
     from spotwright.cli.text.what_if import what_if_document, what_if_to_text
     from spotwright.disruption.what_if import disrupt_if_asked
 
-    found = disrupt_if_asked(snapshot, plan, catalog, with_drift=options.drift, with_consolidation=options.consolidate)
+    found = disrupt_if_asked(
+        snapshot,
+        plan,
+        catalog,
+        with_drift=options.drift,
+        with_consolidation=options.consolidate,
+        most_evictions=options.evictions,
+    )
     if options.output in ("text", "wide"):
         from spotwright.cli.text.terminal import stdout_terminal
 
