@@ -1,6 +1,7 @@
 """Doorbells of the catalog function → class statuses, catalogs, and doorbells for those who depend on them."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from spotwright.aws.nodeclass import hashes
 from spotwright.errors import Denied, NotFound, Unavailable
 from spotwright.model import labels
-from spotwright.model.karpenter.nodeclass import SelectorTerm
+from spotwright.model.karpenter.nodeclass import CapacityReservationSelectorTerm, SelectorTerm
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
@@ -284,6 +285,23 @@ def test_a_class_is_tried_again_at_longer_and_longer_intervals_each_for_itself(w
         Doorbell(CLUSTER, "nodeclasses", "second", 1): 1000 * RETRY_SECONDS[0],
     }
     assert 1 == RETRY_SECONDS[0] < RETRY_SECONDS[4] < RETRY_SECONDS[-1]
+
+
+def test_classes_with_reservations_that_fail_do_not_begin_each_others_retries_again(world: CatalogWorld) -> None:
+    """They are resolved whichever class is named; an invocation may get one doorbell alone."""
+    for name in ("first", "second"):
+        terms, reserved = (SelectorTerm(id="subnet-x"),), (CapacityReservationSelectorTerm(id="cr-1"),)
+        world.apply(name, subnet_selector_terms=terms, capacity_reservation_selector_terms=reserved)
+    world.selectors.fails["subnet-x"] = Denied("not allowed")
+    tried = Counter[str]()
+    bells = [Doorbell(CLUSTER, "nodeclasses", "first")]
+    for _ in range(2 * sum(RETRY_SECONDS)):
+        for bell in bells:
+            list(update_catalog(world, [bell], clock=world.clock.now))
+            tried[bell.key] += 1
+        world.clock.advance(1)
+        bells = [bell for bell in world.doorbells.receive("catalog") if bell.kind == "nodeclasses"]
+    assert tried == {"first": 1 + len(RETRY_SECONDS), "second": len(RETRY_SECONDS)}
 
 
 def test_a_class_that_the_sweep_rings_for_is_not_rung_for_again_unless_only_its_types_are_missing(

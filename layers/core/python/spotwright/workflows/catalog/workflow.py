@@ -286,9 +286,12 @@ def _ring(ports: CatalogPorts, attempts: Mapping[str, int], *, changed: bool, ag
     if changed:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
+    # A class that was resolved beside a named one begins retries of its own with the first attempt alone: two that fail
+    # would begin each other's again and again.
+    of_others = attempts.get("", 0 if not attempts or 0 in attempts.values() else RUNG_ANYWAY)
     by_attempt: dict[int, list[Doorbell]] = {}
     for key in again:
-        attempt = attempts.get(key, attempts.get("", 0))
+        attempt = attempts.get(key, of_others)
         by_attempt.setdefault(attempt, []).append(Doorbell(name, "nodeclasses", key, attempt + 1))
     for attempt, bells in sorted(by_attempt.items()):
         if attempt < len(RETRY_SECONDS):
