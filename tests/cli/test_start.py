@@ -70,6 +70,29 @@ def test_the_exit_code_arrives(arguments: list[str], code: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("AWS_PROFILE", "none", "The config profile (none) could not be found: correct AWS_PROFILE"),
+        ("AWS_REGION", "us east", "region_name 'us east' doesn't match a supported format: correct AWS_PROFILE"),
+    ],
+)
+@pytest.mark.parametrize("command", ["init", "orphans"])
+def test_an_environment_that_makes_no_client_is_told_in_a_sentence(
+    name: str, value: str, said: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cdk.json"
+    path.write_text(json.dumps({"context": {"spotwright": {"clusters": []}}}))
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv(name, value)
+    done = ran(command, "--cluster", "c", *(["--config", str(path)] if command == "init" else []))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"spotwright {command}: ")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
     "arguments", [["plan", str(CASE)], ["plan", str(CASE), "-o", "yaml"], ["catalog"], ["--help"], ["plan", "--help"]]
 )
 @pytest.mark.parametrize(("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])

@@ -37,6 +37,10 @@ class MissingRegion(Exception):
     """Nothing names the AWS region: no request can be sent."""
 
 
+class BadConfiguration(Exception):
+    """A profile, a region or credentials of the environment make no client of AWS: no request can be sent."""
+
+
 def error_code(error: Exception) -> str:
     """What a log line names an error by: the vendor's code, else the error's type."""
     return error.code if isinstance(error, ApiError) else type(error).__name__

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from spotwright.errors import MissingRegion
+from spotwright.errors import BadConfiguration, MissingRegion
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -113,6 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MissingRegion as error:
         advice = "give --region or set AWS_REGION" if options.command in _WITH_REGION else "set AWS_REGION"
         print(f"spotwright {options.command}: {error}: {advice}", file=sys.stderr)
+        return BAD_INPUT
+    except BadConfiguration as error:
+        advice = "correct AWS_PROFILE, AWS_REGION or the files ~/.aws/config and ~/.aws/credentials"
+        print(f"spotwright {options.command}: {str(error).rstrip('.')}: {advice}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
         # The reader of a pipe (head, less) has ended.

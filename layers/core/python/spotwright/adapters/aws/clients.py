@@ -15,9 +15,9 @@ from botocore.credentials import (
     CredentialResolver,
     DeferredRefreshableCredentials,
 )
-from botocore.exceptions import NoRegionError
+from botocore.exceptions import BotoCoreError, NoRegionError
 
-from spotwright.errors import MissingRegion
+from spotwright.errors import BadConfiguration, MissingRegion
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -118,7 +118,8 @@ def client(
     """A client of ``service`` as ``role_arn`` ("" = the function's own role); one per process and arguments.
 
     ``read_seconds``: how long an answer is waited for, and a connection at most.
-    Raises MissingRegion when neither ``region`` nor the environment nor a profile names a region.
+    Raises MissingRegion when neither ``region`` nor the environment nor a profile names a region, BadConfiguration when
+    one of them cannot be used.
     """
     config = CONFIG.merge(
         Config(
@@ -133,6 +134,8 @@ def client(
             return session.create_client(service, region_name=region, config=config)
         except NoRegionError as error:
             raise MissingRegion("no AWS region") from error
+        except BotoCoreError as error:
+            raise BadConfiguration(str(error)) from error
 
 
 def ec2(role_arn: str = "") -> "EC2Client":
