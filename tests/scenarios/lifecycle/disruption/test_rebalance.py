@@ -8,6 +8,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
@@ -183,3 +184,24 @@ def test_a_crash_after_any_change_replaces_the_node_once(changes: int) -> None:
     world.run(120)
     assert len(world.running_pods()) == 1 == len(world.claims())
     assert len(world.ec2.all_instances()) == 2
+
+
+def test_nodes_without_anything_better_do_not_keep_others_from_going() -> None:
+    """They take no part of the rate, nor of what budgets allow."""
+    world = running(3, only(labels.INSTANCE_TYPE, "c5.large"), only(labels.ZONE, builders.ZONES[0]))
+    stuck = world.claims()
+    later = builders.nodepool(
+        "later", budgets=EVERY_NODE, requirements=builders.capacity_types(labels.SPOT),
+        taints=(Taint("only", "NoSchedule"),),
+    )  # fmt: skip
+    world.cluster.put("nodepools", later)
+    tolerations = (Toleration("only", "Exists"),)
+    world.deploy(
+        builders.pod("other", cpu_millicores=1800, node_selector={labels.NODEPOOL: "later"}, tolerations=tolerations), 1
+    )
+    assert world.run(180, until=lambda: len(world.running_pods()) == 4)
+    world.run(60)
+    (movable,) = [claim for claim in world.claims() if claim.nodepool == "later"]
+    recommend(world, *world.claims())
+    assert world.run(300, until=lambda: movable.name not in {claim.name for claim in world.claims()})
+    assert {claim.name for claim in stuck} < {claim.name for claim in world.claims()}

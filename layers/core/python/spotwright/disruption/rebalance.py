@@ -35,6 +35,8 @@ PRICE_MARGIN_PERCENT: Final = 10
 SHARE_PERCENT: Final = 10
 LEAST_NODES: Final = 2
 WINDOW_MS: Final = 60 * 60 * 1000
+# Others take the places of nodes for which nothing better is found in so many trials of an evaluation.
+MAXIMUM_TRIALS: Final = 6
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -83,18 +85,23 @@ def replace_recommended(
     ]
     built, blocked = build_candidates(snapshot, plan, recommended, prices.catalog)
     refusals = {candidate.name: refusal for candidate in built if (refusal := _refusal(candidate))}
-    left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum)
     settled = close_nodes(simulation.settle(snapshot, plan), instances)
+    left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum)
+    trials = 0
     while left:
         trial = simulation.simulate(settled, left, catalog)
+        trials += 1
         replacements, why = _accept(trial, snapshot, prices)
-        refusals |= why
-        names = {name for replacement in replacements for name in replacement.candidates}
-        if len(names) == len(left):
+        if not why:
             stays = (*blocked, *waiting, *as_blocked(refusals))
             plan = _plan_of(trial.plan, replacements)
             return Noticed(tuple(left), stays, trial.snapshot, plan, _sentences(replacements, left, snapshot))
-        left = [candidate for candidate in left if candidate.name in names]
+        refusals |= why
+        if trials < MAXIMUM_TRIALS:
+            # Nodes that stay take no part of budgets and rate.
+            left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum)
+        else:
+            left = simulation.without(left, why)
     return Noticed(blocked=(*blocked, *waiting, *as_blocked(refusals)))
 
 
