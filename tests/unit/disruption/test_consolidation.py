@@ -351,6 +351,15 @@ def test_without_time_nothing_is_tried() -> None:
     assert found.moves == ()
 
 
+def test_without_time_to_judge_nothing_goes() -> None:
+    observed, types = cluster(machine("a", LARGE, app("p", 900))), catalog(LARGE, SMALL)
+    chosen = still_allowed(observed, Plan(), types, {"a": "a"}, locked=NOBODY)
+    assert moved(judge(observed, Plan(), types, chosen)) == [("a",)]
+    found = judge(observed, Plan(), types, chosen, has_time=lambda: False)
+    assert moved(found) == []
+    assert reasons(found) == {"a": "no time was left to plan for its pods; tried again later"}
+
+
 def test_what_was_chosen_is_judged_alike_on_the_snapshot_that_is_stored() -> None:
     machines = [machine(name, LARGE, app(f"p-{name}", 900 * number)) for number, name in enumerate("abc", 1)]
     types = catalog(LARGE, SMALL, TINY)

@@ -217,13 +217,28 @@ def still_allowed(
     return within_budgets(same, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)[0]
 
 
-def judge(snapshot: Snapshot, plan: Plan, catalog: Catalog, chosen: Sequence[Candidate]) -> Consolidation:
-    """What is worth it of exactly these candidates, with the whole budget of the planner."""
+def judge(
+    snapshot: Snapshot,
+    plan: Plan,
+    catalog: Catalog,
+    chosen: Sequence[Candidate],
+    *,
+    has_time: Callable[[], bool] = lambda: True,
+) -> Consolidation:
+    """What is worth it of exactly these candidates, with the whole budget of the planner.
+
+    ``has_time``: asked before each trial; without time nothing goes.
+    """
     prices = Prices(snapshot, catalog)
     settled = simulation.close_idle_nodes(simulation.settle(snapshot, plan))
     refused: dict[str, str] = {}
     left = list(chosen)
     while left:
+        if not has_time():
+            refused |= {
+                candidate.name: "no time was left to plan for its pods; tried again later" for candidate in left
+            }
+            break
         trial = simulation.simulate(settled, left, catalog)
         moves, why = _accept(trial, snapshot, prices)
         refused |= why

@@ -31,6 +31,8 @@ from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 # No trial is begun with less time left: what was found is proposed then.
 SEARCH_SECONDS: Final = 30
+# What the commit of moves needs: nothing is judged with less time left.
+COMMIT_SECONDS: Final = 10
 # Reasons named in the log line of an evaluation.
 REASONS_SHOWN: Final = 10
 # NodeClaims and new nodes named in a sentence.
@@ -89,7 +91,7 @@ def validate_consolidation(
     catalog = ports.catalogs.read(snapshot.catalog_key)
     locked = locked_claims(ports, snapshot, but=row.id)
     chosen = consolidation.still_allowed(snapshot, plan, catalog, row.candidate_uids, locked=locked)
-    found = consolidation.judge(snapshot, plan, catalog, chosen)
+    found = consolidation.judge(snapshot, plan, catalog, chosen, has_time=lambda: _has_time(seconds_left))
     again = Doorbell(row.cluster, "validate", row.id)
     try:
         wanted = sum(len(move.candidates) for move in found.moves)
@@ -98,7 +100,9 @@ def validate_consolidation(
         ports.doorbells.ring("disrupt", [again], delay_seconds=1)
         return DisruptResult()
     if admitted < wanted:
-        found = consolidation.judge(snapshot, plan, catalog, _first(found.moves, chosen, admitted))
+        found = consolidation.judge(
+            snapshot, plan, catalog, _first(found.moves, chosen, admitted), has_time=lambda: _has_time(seconds_left)
+        )
     if not found.moves or found.snapshot is None:
         abort_proposal(ports, row)
         return DisruptResult(breaker_open=breaker_open, details=_reasons(found))
@@ -121,6 +125,10 @@ def validate_consolidation(
     committed = tuple(sorted(name for move in found.moves for name in move.candidates))
     details = tuple(_describe(move) for move in found.moves[:REASONS_SHOWN])
     return DisruptResult(breaker_open=breaker_open, reason=consolidation.REASON, committed=committed, details=details)
+
+
+def _has_time(seconds_left: SecondsLeft) -> bool:
+    return seconds_left is None or seconds_left() > COMMIT_SECONDS
 
 
 def _first(moves: Sequence[Move], candidates: Sequence[Candidate], admitted: int) -> list[Candidate]:
