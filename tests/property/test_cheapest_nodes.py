@@ -1,6 +1,7 @@
 """Where a plan says that no cheaper nodes exist, none do: compared with every way to share the pods among nodes."""
 
 from functools import cache
+from typing import Any
 
 import msgspec
 from hypothesis import example, given
@@ -15,7 +16,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.packing.problem import PER_NODE_COST_PICOUSD_PER_HOUR
 from spotwright.scheduling.pod_planner import plan_pods
 from tests.property.plans import LAWS
-from tests.unit.scheduling.builders import TYPES, instance, node, pod, pool, snapshot, zone_is
+from tests.unit.scheduling.builders import TYPES, daemonset, instance, node, pod, pool, snapshot, zone_is
 
 HUGE = instance("huge", 128, 256, 5.0)
 GPU = instance("gpu", 8, 16, 0.5, capacity={"nvidia.com/gpu": 1})
@@ -144,6 +145,22 @@ def test_it_is_not_said_where_something_else_decides() -> None:
     assert not is_cheapest(snapshot(*ruled, pools=(plain,)))
     preferring = [pod(f"b-{n}", "1", preferred_node_affinity=((1, (zone_is("z2"),)),)) for n in range(2)]
     assert not is_cheapest(snapshot(*preferring, pools=(plain,)))
+
+
+def test_it_is_not_said_where_a_daemonset_counts_on_nodes_on_which_it_does_not_run() -> None:
+    """One of z1 counts on the nodes of all zones: without it a small node of z2 would have room for the pod."""
+    few, plain = pods_of([("1900m", "500Mi", 1, {})]), pool("plain")
+
+    def is_cheapest_beside(**fields: Any) -> bool:
+        return is_cheapest(snapshot(*few, pools=(plain,), daemonsets=(daemonset(cpu="500m", **fields),)))
+
+    assert is_cheapest_beside()
+    assert is_cheapest_beside(node_selector={labels.ARCH: "amd64", labels.OS: "linux"})
+    assert not is_cheapest_beside(node_selector={labels.ZONE: "z1"})
+    spot = NodeSelectorRequirement(labels.CAPACITY_TYPE, "NotIn", (labels.SPOT,))
+    assert not is_cheapest_beside(node_affinity=((spot,),))
+    plain = pool("plain", NodeSelectorRequirement("team", "In", ("a", "b")))
+    assert not is_cheapest_beside(node_selector={"team": "a"})
 
 
 def test_it_is_not_said_where_a_node_for_special_needs_would_be_cheaper() -> None:
