@@ -135,14 +135,16 @@ def test_a_closed_budget_keeps_the_node_whatever_reason_it_names(reasons: tuple[
     assert [claim.name for claim in world.claims()] == [before.name]
 
 
-def test_a_storm_churns_no_fleet() -> None:
-    world = running(12)
+@pytest.mark.parametrize("nodes", [12, 20])
+def test_a_storm_churns_no_fleet(nodes: int) -> None:
+    """A node and its replacement are counted once."""
+    world = running(nodes)
     before = {claim.name for claim in world.claims()}
     recommend(world, *world.claims())
     world.run(600)
-    assert len(world.running_pods()) == 12
+    assert len(world.running_pods()) == nodes
     gone = before - {claim.name for claim in world.claims()}
-    assert len(gone) == rebalance.nodes_per_hour(12) == 2
+    assert len(gone) == rebalance.nodes_per_hour(nodes) == 2
     assert any("within the last hour" in message for message in messages(world, "DisruptionBlocked"))
 
 

@@ -74,7 +74,7 @@ def _find_scheduled(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, locke
 
 
 def _find_recommended(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, locked: frozenset[str]) -> Noticed:
-    left = max(0, rebalance.nodes_per_hour(_managed(snapshot)) - _lately_replaced(ports, snapshot.now))
+    left = max(0, rebalance.nodes_per_hour(_staying(snapshot)) - _lately_replaced(ports, snapshot.now))
     return rebalance.replace_recommended(
         snapshot,
         plan,
@@ -87,6 +87,15 @@ def _find_recommended(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, loc
 
 def _managed(snapshot: Snapshot) -> int:
     return sum(claim.is_managed for claim in snapshot.nodeclaims)
+
+
+def _staying(snapshot: Snapshot) -> int:
+    """Managed NodeClaims without those on their way out, whose replacements are counted."""
+    going = {*snapshot.nodeclaims_to_delete, *snapshot.nodeclaims_to_replace}
+    return sum(
+        claim.is_managed and claim.metadata.deletion_timestamp is None and claim.name not in going
+        for claim in snapshot.nodeclaims
+    )
 
 
 def _admitted(ports: ProvisionPorts, snapshot: Snapshot) -> int:
