@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from spotwright.composition import interrupt_clients
-from spotwright.errors import ApiError, Denied, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, Throttled, Unavailable
 from spotwright.model.ec2.fleet import Instance
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -114,6 +114,27 @@ def test_of_two_notices_of_an_instance_in_a_batch_the_severer_is_written_alone(
     row = world.state.notice("i-1")
     assert row is not None
     assert row.kind == "instance_stopped"
+
+
+def test_a_severer_notice_that_is_written_meanwhile_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = load_handler("interrupt", world).handler
+    handler(sqs_event([envelope(REBALANCE)]), Context())
+    usual = world.state.save
+
+    def save(row: Row) -> None:
+        monkeypatch.setattr(world.state, "save", usual)
+        handler(sqs_event([envelope(SPOT)]), Context())
+        raise Conflict("the row was written meanwhile", code="ConditionalCheckFailedException")
+
+    monkeypatch.setattr(world.state, "save", save)
+    change = {
+        "service": "EC2", "eventTypeCategory": "scheduledChange", "startTime": "Mon, 12 Jan 2026 09:00:00 GMT",
+        "affectedEntities": [{"entityValue": "i-1"}],
+    }  # fmt: skip
+    assert failed_messages(handler(sqs_event([envelope("AWS Health Event", "aws.health", **change)]), Context())) == []
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert row.kind == "spot_interrupted"
 
 
 def test_rows_that_fail_fail_their_messages_and_the_others_are_rung_for(

@@ -104,3 +104,18 @@ def test_a_pod_that_may_not_be_disrupted_keeps_its_node_until_the_last_hour() ->
     assert world.claims()[0].metadata.deletion_timestamp is None
     assert any("do-not-disrupt" in event.message for event in world.cluster.events)
     assert world.run(HOUR, until=lambda: world.claims()[0].metadata.deletion_timestamp is not None)
+
+
+def test_an_earlier_time_takes_the_place_of_a_later_one() -> None:
+    """EC2 moves what it has scheduled, or schedules something else before it."""
+    world = running(1, Budget("0"))
+    (before,) = world.claims()
+    announce(world, before, days=3)
+    world.run(30)
+    announce(world, before, days=1)
+    announce(world, before, days=2)
+    world.run(30)
+    world.clock.advance(23 * HOUR - 120)
+    world.run(30)
+    assert names(world) == {before.name}
+    assert world.run(240, until=lambda: before.name not in names(world))

@@ -117,7 +117,7 @@ def _severest(notices: Mapping[str, Notice], targets: Mapping[str, Iterable[_Tar
     for message, notice in notices.items():
         for target in targets[message]:
             before = severest.setdefault(target, notice)
-            severest[target] = notice if _SEVERITY[notice.kind] > _SEVERITY[before.kind] else before
+            severest[target] = notice if _order(notice) > _order(before) else before
     return severest
 
 
@@ -173,14 +173,22 @@ def _write_notice(state: StatePort, target: _Target, notice: Notice, now: dateti
 
 
 def _replace_lighter(state: StatePort, row: NoticeRow) -> None:
-    """Replace the row of a lighter notice; a notice that is not severer changes nothing."""
-    existing = state.notice(row.instance_id)
-    if existing is None or _SEVERITY[NoticeKind(row.kind)] <= _SEVERITY[NoticeKind(existing.kind)]:
-        return
+    """Replace the row of a lighter notice, or of a later time of what EC2 has scheduled; another one is left."""
     try:
-        state.save(msgspec.structs.replace(row, version=existing.version))
+        _replace_once(state, row)
     except Conflict:
-        # lifecycle wrote the row meanwhile: one more attempt, then SQS delivers the message again.
-        current = state.notice(row.instance_id)
-        if current is not None:
-            state.save(msgspec.structs.replace(row, version=current.version))
+        # Another invocation wrote the row meanwhile: one more attempt, then SQS delivers the message again.
+        _replace_once(state, row)
+
+
+def _replace_once(state: StatePort, row: NoticeRow) -> None:
+    existing = state.notice(row.instance_id)
+    if existing is not None and _order(row) > _order(existing):
+        state.save(msgspec.structs.replace(row, version=existing.version))
+
+
+def _order(notice: NoticeRow | Notice) -> tuple[int, float]:
+    """The severest is the last; of changes that EC2 has scheduled the earliest, or of which no time is known."""
+    kind = NoticeKind(notice.kind)
+    at = notice.deadline.timestamp() if isinstance(notice.deadline, datetime) else (notice.deadline or 0) / 1000
+    return _SEVERITY[kind], -at if kind == NoticeKind.SCHEDULED_CHANGE else 0
