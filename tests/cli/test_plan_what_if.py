@@ -119,6 +119,17 @@ def test_few_evictions_take_the_node_that_saves_most_for_them(
     assert "  default-b: no more than 1 eviction may be made for the sake of price" in text.splitlines()
 
 
+def test_a_node_with_too_many_pods_takes_no_part_of_the_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machines = [machine("a", "m5.large"), pod("p", "a"), machine("b", "m5.4xlarge")]
+    machines += [pod(f"q{number}", "b", "100m") for number in range(2)]
+    pool = POOL.replace("100%", '"1"')
+    text = told(tmp_path, capsys, pool, *machines, options=("--consolidate", "--evictions", "1"))
+    assert "  Underutilized: node-a → deleted" in text.splitlines()
+    assert "  default-b: no more than 1 eviction may be made for the sake of price" in text.splitlines()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

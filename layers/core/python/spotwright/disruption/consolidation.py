@@ -194,7 +194,9 @@ def _allowed(
     most_evictions: int | None,
 ) -> tuple[list[Candidate], list[Blocked]]:
     """The first candidates that budgets, ``maximum`` and ``most_evictions`` allow; and those that wait."""
-    within, waiting = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=maximum)
+    # What has too many pods by itself takes no part of the budgets.
+    few = [candidate for candidate in ordered if most_evictions is None or candidate.evictions <= most_evictions]
+    within, waiting = within_budgets(few, snapshot, REASON, locked=locked, maximum=maximum)
     if most_evictions is None:
         return within, waiting
     allowed, left = list[Candidate](), most_evictions
@@ -202,10 +204,9 @@ def _allowed(
         if candidate.evictions <= left:
             left -= candidate.evictions
             allowed.append(candidate)
-        else:
-            why = f"no more than {counted(most_evictions, 'eviction')} may be made for the sake of price"
-            waiting.append(Blocked(candidate.name, why))
-    return allowed, waiting
+    known = {candidate.name for candidate in allowed} | {stays.claim for stays in waiting}
+    why = f"no more than {counted(most_evictions, 'eviction')} may be made for the sake of price"
+    return allowed, [*waiting, *(Blocked(candidate.name, why) for candidate in ordered if candidate.name not in known)]
 
 
 def still_allowed(
