@@ -49,7 +49,8 @@ def describe_trouble(nodes: Iterable[NewNode], snapshot: Snapshot) -> str:
     if not concerned:
         return ""
     last = max(concerned, key=lambda history: history.troubled_at_ms)
-    minutes = -(-(_now_ms(snapshot) - last.troubled_at_ms) // 60_000)
+    # Clocks of functions differ: what another one saw may lie ahead.
+    minutes = max(0, -(-(_now_ms(snapshot) - last.troubled_at_ms) // 60_000))
     what = "spot" if last.instance_type == WILDCARD else f"spot {last.instance_type}"
     where = "" if last.zone == WILDCARD else f" in {last.zone}"
     return (
