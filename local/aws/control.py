@@ -27,6 +27,7 @@ class ControlApi:
         emulator.route("GET", "/_local/calls", lambda _, query: _calls(emulator, query))
         emulator.route("GET", "/_local/strictness", lambda _body, _query: emulator.strictness.show())
         emulator.route("POST", "/_local/strictness", lambda body, _: emulator.strictness.change(body))
+        emulator.route("POST", "/_local/strictness/clock", lambda body, _: emulator.strictness.set_clock(body))
         emulator.route("GET", "/_local/health", lambda _body, _query: {"cluster": emulator.cluster})
 
     def answer(self, method: str, path: str, query: str, body: bytes) -> AwsResponse:

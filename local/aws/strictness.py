@@ -2,7 +2,8 @@
 
 The local AWS is strict. `--lenient` on the command line, or SPOTWRIGHT_LOCAL_LENIENT, names rules to relax
 (`all`, `delays` for those that only take time); `POST /_local/strictness {"iam-propagation": false}` does so while
-it runs. Why we believe each of them: docs/aws-facts.md.
+it runs, and `POST /_local/strictness/clock {"stopped": true}` keeps what is not seen yet from being seen, however slow
+the machine. Why we believe each of them: docs/aws-facts.md.
 """
 
 import os
@@ -94,6 +95,8 @@ class Strictness:
     lenient: set[Rule] = field(default_factory=set)
     seed: int = 1
     _seen_from: dict[tuple[Rule, str], float] = field(default_factory=dict)
+    _behind_seconds: float = 0.0
+    _stopped_at: float | None = None
 
     def holds(self, rule: Rule) -> bool:
         return rule not in self.lenient
@@ -109,17 +112,31 @@ class Strictness:
         """How long a session lasts for which so much was asked: `rule` only makes it shorter."""
         return min(asked, int(self.seconds(rule, about)) or asked)
 
+    def now(self) -> float:
+        """Seconds of the clock by which all delays end: monotonic, and standing still while it is stopped."""
+        stopped_at = self._stopped_at
+        return (time.monotonic() if stopped_at is None else stopped_at) - self._behind_seconds
+
+    def set_clock(self, body: Mapping[str, Any]) -> dict[str, bool]:
+        """Control API: `stopped`, true or false. Raises KeyError when it is missing."""
+        if body["stopped"] and self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+        elif not body["stopped"] and self._stopped_at is not None:
+            self._behind_seconds += time.monotonic() - self._stopped_at
+            self._stopped_at = None
+        return {"stopped": self._stopped_at is not None}
+
     def note(self, rule: Rule, about: str) -> None:
         """Something was made or changed: from some time on it is seen."""
         if seconds := self.seconds(rule, about):
-            now = time.monotonic()
+            now = self.now()
             if len(self._seen_from) > _MOST_NOTES:
                 self._seen_from = {key: at for key, at in self._seen_from.copy().items() if at > now}
             self._seen_from[rule, about] = now + seconds
 
     def is_seen(self, rule: Rule, about: str) -> bool:
         """Whether it is, or was never noted."""
-        return self._seen_from.get((rule, about), 0.0) <= time.monotonic()
+        return self._seen_from.get((rule, about), 0.0) <= self.now()
 
     def change(self, body: Mapping[str, Any]) -> dict[str, bool]:
         """Control API: rules by name, true for strict. Raises KeyError when there is no such rule."""

@@ -4,7 +4,6 @@ Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troub
 """
 
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +42,7 @@ class VisibleRole:
 
 @dataclass(frozen=True)
 class _Change:
-    """`before` is what is seen until `visible_at` (monotonic); None: no such role."""
+    """`before` is what is seen until `visible_at` (clock of strictness); None: no such role."""
 
     before: VisibleRole | None
     visible_at: float
@@ -60,14 +59,14 @@ class IamPropagation:
 
     def role(self, arn: str) -> VisibleRole | None:
         """The role as it is seen now; None if there is none, or none yet."""
-        now = time.monotonic()
+        now = self._emulator.strictness.now()
         with self._lock:
             late = next((change for change in self._changes.get(arn, ()) if change.visible_at > now), None)
         return late.before if late else self._role(arn)
 
     def seconds_left(self) -> float:
         """How long it takes until all changes made so far are seen everywhere."""
-        now = time.monotonic()
+        now = self._emulator.strictness.now()
         with self._lock:
             left = [max(0.0, change.visible_at - now) for changes in self._changes.values() for change in changes]
         return max(left, default=0.0)
@@ -87,7 +86,7 @@ class IamPropagation:
                 self._add(arn, before)
 
     def _add(self, arn: str, before: VisibleRole | None) -> None:
-        now = time.monotonic()
+        now = self._emulator.strictness.now()
         with self._lock:
             changes = [change for change in self._changes.get(arn, ()) if change.visible_at > now]
             if before is None:

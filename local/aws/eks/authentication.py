@@ -7,7 +7,6 @@ is good for 15 minutes after X-Amz-Date, whatever X-Amz-Expires says (at most 90
 
 import base64
 import binascii
-import time
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -66,7 +65,7 @@ def _identify(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "authenticated": True,
         "username": _username(entry, caller),
-        "groups": _groups(entry),
+        "groups": _groups(emulator, entry),
         "arn": caller.arn,
         "principal": entry.principal,
     }
@@ -142,7 +141,7 @@ def _entry(emulator: Emulator, caller: Caller, cluster: str) -> AccessEntry:
         entry = eks.access_entry(cluster, principal)
     except AwsError as error:
         raise TokenRejected(error.message) from error
-    if time.monotonic() < entry.effective_at:
+    if emulator.strictness.now() < entry.effective_at:
         raise TokenRejected(f"the access entry of {principal} has not reached the cluster yet")
     if entry.principal_id != eks.principal_id(principal) and emulator.strictness.holds(Rule.ACCESS_ENTRY_PRINCIPALS):
         raise TokenRejected(f"the access entry was made for an earlier {principal}")
@@ -154,10 +153,10 @@ def _username(entry: AccessEntry, caller: Caller) -> str:
     return entry.username.replace("{{SessionName}}", session).replace("{{SessionNameRaw}}", session)
 
 
-def _groups(entry: AccessEntry) -> list[str]:
+def _groups(emulator: Emulator, entry: AccessEntry) -> list[str]:
     """The entry's groups; the cluster-wide admin policy is played by system:masters."""
     scope, _ = entry.policies.get(CLUSTER_ADMIN, ({}, None))
-    if time.monotonic() < entry.policies_effective_at.get(CLUSTER_ADMIN, 0.0):
+    if emulator.strictness.now() < entry.policies_effective_at.get(CLUSTER_ADMIN, 0.0):
         scope = {}
     return [*entry.groups, *(["system:masters"] if scope.get("type") == "cluster" else [])]
 
@@ -189,7 +188,7 @@ def _association(emulator: Emulator, body: Mapping[str, Any]) -> PodIdentityAsso
     """The one that counts for this cluster, namespace and service account."""
     keys = (str(body[key]) for key in ("cluster", "namespace", "serviceAccount"))
     found = emulator.component(EksBackend).find_association(*keys)
-    return found if found is not None and found.effective_at <= time.monotonic() else None
+    return found if found is not None and found.effective_at <= emulator.strictness.now() else None
 
 
 def _is_associated(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, bool]:

@@ -5,7 +5,6 @@ it alike. Its errors are AwsError with EKS's codes.
 """
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ class AccessEntry:
     """Who may log in, and as whom. `policies` maps a policy's ARN to (its scope, time of association).
 
     `principal_id` is the unique id of the role or user that it was made for. Nobody is let in before `effective_at`,
-    and no policy counts before its time in `policies_effective_at` (both monotonic).
+    and no policy counts before its time in `policies_effective_at` (both by the clock of strictness).
     """
 
     cluster: str
@@ -50,7 +49,7 @@ class AccessEntry:
 
 @dataclass
 class PodIdentityAssociation:
-    """The role of one service account; pods get nothing by it before `effective_at` (monotonic)."""
+    """The role of one service account; pods get nothing by it before `effective_at` (clock of strictness)."""
 
     cluster: str
     namespace: str
@@ -227,7 +226,8 @@ class EksBackend:
         return next((str(user.id) for user in users if user.arn == arn), "")
 
     def _effective_at(self, about: str) -> float:
-        return time.monotonic() + self._emulator.strictness.seconds(Rule.ACCESS_ENTRY_PROPAGATION, about)
+        strictness = self._emulator.strictness
+        return strictness.now() + strictness.seconds(Rule.ACCESS_ENTRY_PROPAGATION, about)
 
     # Pod Identity
 
@@ -252,7 +252,7 @@ class EksBackend:
                 cluster, namespace, service_account, role_arn, association_id, arn, dict(tags or {})
             )
             seconds = self._emulator.strictness.seconds(Rule.POD_IDENTITY_PROPAGATION, arn)
-            identity.effective_at = time.monotonic() + seconds
+            identity.effective_at = self._emulator.strictness.now() + seconds
             self._identities[cluster, association_id] = identity
             return identity
 
