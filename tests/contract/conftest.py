@@ -78,7 +78,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def wait_served(stack: Stack, *paths: str) -> None:
     """Until the API server answers for each; ``kubectl wait`` fails where a definition has no status yet."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while missing := [path for path in paths if not KubernetesApi(stack.kubeconfig).find(f"/apis/{path}")]:
         assert time.monotonic() < deadline, f"not served: {missing}"
         time.sleep(0.1)

@@ -36,7 +36,7 @@ time.sleep(600)
 COMMANDS = {"whoami": [sys.executable, "-c", textwrap.dedent(WHOAMI)]}
 
 
-def until(holds: Callable[[], object], seconds: float = 30.0) -> None:
+def until(holds: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come about in time"

@@ -33,23 +33,23 @@ class Outside:
 def test_a_heartbeat_comes_before_the_doorbells_that_need_it() -> None:
     outside = Outside()
     outside.jobs.send(frozenset({PODS}), heartbeat_first=True)
-    assert outside.results.get(timeout=10) == SendResult(frozenset({PODS}), frozenset(), heartbeat_written=True)
+    assert outside.results.get(timeout=60) == SendResult(frozenset({PODS}), frozenset(), heartbeat_written=True)
     assert outside.log == [(False, 7), frozenset({PODS})]
 
 
 def test_without_the_table_doorbells_are_sent() -> None:
     outside = Outside("table")
     outside.jobs.send(frozenset({PODS}), heartbeat_first=True)
-    assert outside.results.get(timeout=10) == SendResult(frozenset({PODS}), frozenset())
+    assert outside.results.get(timeout=60) == SendResult(frozenset({PODS}), frozenset())
     outside.jobs.beat(leaving=False)
-    assert outside.results.get(timeout=10) == HeartbeatResult(False)
+    assert outside.results.get(timeout=60) == HeartbeatResult(False)
 
 
 def test_an_unforeseen_error_ends_no_thread() -> None:
     outside = Outside("queues")
     for _ in range(2):
         outside.jobs.send(frozenset({PODS, NODE}), heartbeat_first=False)
-        assert outside.results.get(timeout=10) == SendResult(frozenset({PODS, NODE}), frozenset({PODS, NODE}))
+        assert outside.results.get(timeout=60) == SendResult(frozenset({PODS, NODE}), frozenset({PODS, NODE}))
     outside.jobs.beat(leaving=True)
-    assert outside.results.get(timeout=10) == HeartbeatResult(True)
+    assert outside.results.get(timeout=60) == HeartbeatResult(True)
     assert outside.log == [(True, 7)]

@@ -72,7 +72,7 @@ class Forwarder:
                 assert body["cluster"] == "test"
                 found.append((body["kind"], body["key"]))
 
-    def wait_for(self, queue: str, *wanted: tuple[str, str], seconds: float = 15) -> None:
+    def wait_for(self, queue: str, *wanted: tuple[str, str], seconds: float = 90) -> None:
         missing = set(wanted)
 
         def all_there() -> bool:
@@ -87,7 +87,7 @@ class Forwarder:
             return str(answer.read().decode())
 
 
-def wait_until(true: Callable[[], bool], story: Callable[[], str], seconds: float = 15) -> None:
+def wait_until(true: Callable[[], bool], story: Callable[[], str], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, story()
@@ -228,7 +228,7 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
 
 def test_it_ends_cleanly_when_told_to(forwarder: Forwarder) -> None:
     forwarder.process.send_signal(signal.SIGTERM)
-    assert forwarder.process.wait(timeout=10) == 0
+    assert forwarder.process.wait(timeout=60) == 0
     assert json.loads(forwarder.log.read_text().splitlines()[-1])["message"] == "stopped forwarder"
 
 

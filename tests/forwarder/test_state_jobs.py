@@ -47,14 +47,14 @@ class Store:
             cluster="c", epoch=7, sequence=0, taken=NOW, kinds=KINDS, objects=ClusterObjects(pods=pods)
         )
         self.jobs.write_full(state)
-        result = self.results.get(timeout=20)
+        result = self.results.get(timeout=60)
         assert isinstance(result, FullBodyResult)
         return result.body
 
     def write(self, full: FullBody, sequence: int, *changed: Pod) -> int | None:
         changes = ClusterStateChanges(cluster="c", full=full.digest, changed=ClusterObjects(pods=changed))
         self.jobs.write_state(StateToWrite(sequence, NOW, KINDS, full, changes, 1))
-        result = self.results.get(timeout=20)
+        result = self.results.get(timeout=60)
         assert isinstance(result, StateResult)
         return result.changes_bytes
 

@@ -27,7 +27,7 @@ def is_alive(pid: int) -> bool:
     return "zombie" not in Path(f"/proc/{pid}/status").read_text()
 
 
-def until(holds: Callable[[], object], seconds: float = 10.0) -> None:
+def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come about in time"

@@ -34,7 +34,7 @@ def uids(cluster: Cluster) -> tuple[str, str]:
     level, schema = (cluster.objects.read(document) for document in manifests.flow_control())
     assert level is not None
     assert schema is not None
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while schema["metadata"]["uid"] not in answer_headers(cluster, *OURS["read"]):
         assert time.monotonic() < deadline, "the API server does not go by the FlowSchema"
         time.sleep(0.2)

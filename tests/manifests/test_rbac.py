@@ -126,7 +126,7 @@ def test_the_forwarders_pod_meets_the_restricted_standard(granted: Cluster) -> N
     namespace = {"enforce": "restricted", "enforce-version": "latest"}
     labels = {f"pod-security.kubernetes.io/{name}": value for name, value in namespace.items()}
     granted.plane.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while granted.plane.api.find("/api/v1/namespaces/strict/serviceaccounts/default") is None:
         assert time.monotonic() < deadline, "the new namespace has no service account"
         time.sleep(0.1)

@@ -80,7 +80,7 @@ def _apply_when_gone(objects: DynamicClient, document: Object) -> None:
 
 
 def _eventually(act: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         try:
             act()

@@ -31,7 +31,7 @@ def state(ec2: Any, instance_id: str) -> str:
     return str(instances(ec2, InstanceIds=[instance_id])[0]["State"]["Name"])
 
 
-def until(ec2: Any, instance_id: str, wanted: str, seconds: float = 10) -> None:
+def until(ec2: Any, instance_id: str, wanted: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while state(ec2, instance_id) != wanted:
         assert time.monotonic() < deadline, f"{instance_id} is {state(ec2, instance_id)}, not {wanted}"
@@ -173,7 +173,7 @@ def _events(sqs: Any, url: str, wanted: int) -> list[dict[str, Any]]:
     import json
 
     found: list[dict[str, Any]] = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(found) < wanted and time.monotonic() < deadline:
         answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
         found += [json.loads(message["Body"]) for message in answer.get("Messages", [])]

@@ -119,11 +119,21 @@ def test_failures_are_errors_of_the_function(aws: Aws, source: str, error_type: 
     assert aws.invoke(name)[0]["errorType"] == error_type, "the next one starts afresh"
 
 
-def test_concurrent_invocations_get_processes_of_their_own(aws: Aws) -> None:
-    source = "import os, time\ndef handler(e, c):\n    time.sleep(0.7)\n    return os.getpid()"
-    aws.function("busy", source, Timeout=20)
+# Answers when three invocations are under way.
+MEET = """
+import os, pathlib, time
+def handler(event, context):
+    here = pathlib.Path(event)
+    (here / context.aws_request_id).touch()
+    while len(list(here.iterdir())) < 3: time.sleep(0.05)
+    return os.getpid()
+"""
+
+
+def test_concurrent_invocations_get_processes_of_their_own(aws: Aws, tmp_path: Path) -> None:
+    aws.function("busy", MEET, Timeout=80)
     with concurrent.futures.ThreadPoolExecutor(3) as threads:
-        pids = {answer for answer, _ in threads.map(lambda _: aws.invoke("busy"), range(3))}
+        pids = {answer for answer, _ in threads.map(lambda _: aws.invoke("busy", str(tmp_path)), range(3))}
     assert len(pids) == 3
 
 

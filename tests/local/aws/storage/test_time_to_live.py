@@ -25,4 +25,4 @@ def test_expired_items_go_away(aws: Aws) -> None:
         return sorted(item["pk"]["S"] for item in dynamodb.scan(TableName="fading")["Items"])
 
     assert left() == ["new", "old"]
-    eventually(lambda: left() == ["new"], 40)
+    eventually(lambda: left() == ["new"], 90)

@@ -147,13 +147,14 @@ def states(ec2: Any, answer: Any) -> set[str]:
 
 def test_instances_of_a_block_are_ended_half_an_hour_before_it_is(aws: Aws, ec2: Any) -> None:
     block, usual = reserve(ec2, 1), reserve(ec2, 1)
-    aws.control("POST", f"/_local/reservations/{block}", {"type": "capacity-block", "endsInSeconds": 1803})
-    aws.control("POST", f"/_local/reservations/{usual}", {"endsInSeconds": 1})
+    aws.control("POST", f"/_local/reservations/{block}", {"type": "capacity-block", "endsInSeconds": 3600})
     bought = fleet(ec2, into(ec2, usual), 1)
     named = into(ec2, block, InstanceMarketOptions={"MarketType": "capacity-block"})
     taken = fleet(ec2, named, 1, "capacity-block")
     assert states(ec2, taken) <= {"pending", "running"}
-    deadline = time.monotonic() + 15
+    aws.control("POST", f"/_local/reservations/{usual}", {"endsInSeconds": 0})
+    aws.control("POST", f"/_local/reservations/{block}", {"endsInSeconds": 1800})
+    deadline = time.monotonic() + 60
     while states(ec2, taken) <= {"pending", "running"} and time.monotonic() < deadline:
         time.sleep(0.2)
     assert states(ec2, taken) <= {"shutting-down", "terminated"}
