@@ -3,7 +3,8 @@
 Source: Karpenter v1.14 ``pkg/controllers/disruption/types.go`` and ``helpers.go``.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
 
 import msgspec
@@ -135,6 +136,12 @@ def node_price(claim: NodeClaim, catalog: Catalog) -> int | None:
         and not offering.lacks_price
     ]
     return min(prices, default=None)
+
+
+def from_another(ordered: Sequence[Candidate], now: datetime) -> list[Candidate]:
+    """The candidates from another one on each minute, so that those without a replacement never keep all others."""
+    first = int(now.timestamp()) // 60 % max(1, len(ordered))
+    return [*ordered[first:], *ordered[:first]]
 
 
 def within_budgets(

@@ -14,7 +14,7 @@ import msgspec
 
 from spotwright.decisions.decision import DRIFTED
 from spotwright.disruption import simulation, static_drift
-from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, within_budgets
+from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, from_another, within_budgets
 from spotwright.disruption.rollouts import Phase, Rollout, since_when
 from spotwright.disruption.simulation import Simulation
 from spotwright.model import labels
@@ -72,7 +72,7 @@ def replace_drifted(
             break
         ordered = _in_order(simulation.without(candidates, failures.keys()))
         if number == MAXIMUM_TRIALS - 1:
-            ordered = _from_another(ordered, snapshot.now)
+            ordered = from_another(ordered, snapshot.now)
         ordered, waiting = static_drift.within_limits(ordered, snapshot)
         left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=maximum)
         if not left:
@@ -125,12 +125,6 @@ def _failures(candidates: Iterable[Candidate], trial: Simulation) -> dict[str, s
     dynamic = {candidate.name for candidate in candidates if candidate.pool.replicas is None}
     failures = {name: why for name, why in trial.failures.items() if name in dynamic}
     return failures | static_drift.without_replacement(list(candidates), trial.plan)
-
-
-def _from_another(ordered: list[Candidate], now: datetime) -> list[Candidate]:
-    """The candidates from another one on each minute, so that those without a replacement never keep all others."""
-    first = int(now.timestamp()) // 60 % max(1, len(ordered))
-    return [*ordered[first:], *ordered[:first]]
 
 
 def _all_blocked(blocked: Iterable[Blocked], failures: Mapping[str, str]) -> tuple[Blocked, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from spotwright.decisions.decision import SCHEDULED_CHANGE
 from spotwright.disruption import simulation
-from spotwright.disruption.candidates import build_candidates
+from spotwright.disruption.candidates import build_candidates, from_another
 from spotwright.disruption.noticed import Noticed, as_blocked, close_nodes, within_all_budgets
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -18,7 +18,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 
 REASON: Final = SCHEDULED_CHANGE
-# A trial without the nodes whose pods had no place follows; so many in an evaluation.
+# A trial without the nodes whose pods had no place follows; so many in an evaluation. The last one begins anywhere.
 MAXIMUM_TRIALS: Final = 6
 # So long before the time that EC2 names the node is drained, whatever the budgets say.
 LAST_HOUR_MS: Final = 60 * 60 * 1000
@@ -46,8 +46,11 @@ def replace_scheduled(
     }
     settled = close_nodes(simulation.settle(snapshot, plan), instances)
     stays = tuple(blocked)
-    for _ in range(MAXIMUM_TRIALS):
-        left, waiting = within_all_budgets(simulation.without(built, refusals), snapshot, locked)
+    for number in range(MAXIMUM_TRIALS):
+        ordered = simulation.without(built, refusals)
+        if number == MAXIMUM_TRIALS - 1:
+            ordered = from_another(ordered, snapshot.now)
+        left, waiting = within_all_budgets(ordered, snapshot, locked)
         left = left[:maximum]
         stays = (*blocked, *waiting, *as_blocked(refusals))
         if not left:
