@@ -38,6 +38,7 @@ REFUSED = {
     "MAX_LAUNCHES_PER_MINUTE": ("-1", "1000001", "1.5", "none", ""),
     "MAX_NODES_PER_HOUR": ("-1", "1000001", "1.5", "none", ""),
     "MAX_DOLLARS_PER_HOUR": ("-1", "1000001", "1.5", "$5", ""),
+    "MAX_EVICTIONS_PER_HOUR": ("-1", "1000001", "1.5", "few", ""),
     "VM_MEMORY_OVERHEAD_PERCENT": ("-0.1", "1", "7%"),
     "RESERVED_ENIS": ("-1", "1.5", ""),
     "ISOLATED_VPC": TRUTH,

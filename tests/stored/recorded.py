@@ -36,13 +36,13 @@ FULL: Final = "full-cluster"
 # Fields that rows have had since the recording, by kind of row, and how a row without them is written again.
 YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
     "offering": {"subnet": None, "interrupted": [], "rebalanced": []},
-    "command": {"own_replacements": 0, "rollout": "", "failed": 0},
+    "command": {"own_replacements": 0, "rollout": "", "evictions": 0, "failed": 0},
     "nomination": {"launch": "", "moving": {}},
 }
 # The same of nodes in decisions.
 YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}
 YOUNGER_FIELDS_OF_DECISIONS: Final[Json] = {"disruptions": []}
-YOUNGER_FIELDS_OF_DISRUPTIONS: Final[Json] = {"rollout": ""}
+YOUNGER_FIELDS_OF_DISRUPTIONS: Final[Json] = {"rollout": "", "evictions": 0}
 YOUNGER_FIELDS_OF_LAUNCHES: Final[Json] = {"moving": []}
 YOUNGER_FIELDS_OF_PLANS: Final[Json] = {"held_back": [], "is_cheapest": False}
 YOUNGER_FIELDS_OF_SNAPSHOTS: Final[Json] = {"moving": {}, "launch_bounds": [], "histories": []}
@@ -50,6 +50,7 @@ YOUNGER_FIELDS_OF_SETTINGS: Final[Json] = {
     "max_launches_per_minute": 1000,
     "max_nodes_per_hour": 10_000,
     "max_dollars_per_hour": 10_000,
+    "max_evictions_per_hour": 0,
 }
 
 

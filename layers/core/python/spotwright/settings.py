@@ -133,7 +133,7 @@ def _whole(given: Mapping[str, str | int | float | bool], name: str, default: in
 
 
 def _ceiling(given: Mapping[str, str | int | float | bool], name: str, default: int) -> int:
-    """A ceiling of launches; 0 = none."""
+    """A ceiling of what is done in a time; 0 = none."""
     return _whole(given, name, default, 0, 10**6)
 
 
@@ -174,6 +174,7 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
         max_launches_per_minute=_ceiling(given, "MAX_LAUNCHES_PER_MINUTE", defaults.max_launches_per_minute),
         max_nodes_per_hour=_ceiling(given, "MAX_NODES_PER_HOUR", defaults.max_nodes_per_hour),
         max_dollars_per_hour=_ceiling(given, "MAX_DOLLARS_PER_HOUR", defaults.max_dollars_per_hour),
+        max_evictions_per_hour=_ceiling(given, "MAX_EVICTIONS_PER_HOUR", defaults.max_evictions_per_hour),
         breaker_percent=_whole(given, "BREAKER_PERCENT", defaults.breaker_percent, 1, 100),
     )
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import msgspec
 import pytest
@@ -261,9 +262,22 @@ def the_breaker_has_nothing_left(world: World) -> None:
     world.state.save_breaker(msgspec.structs.replace(world.state.breaker(), batches=(Batch("others", at, 20, 1),)))
 
 
+def the_evictions_of_the_hour_are_taken(world: World) -> None:
+    """Other nodes took the evictions of this hour meanwhile."""
+    world.settings = msgspec.structs.replace(world.settings, max_evictions_per_hour=3)
+    row = CommandRow(
+        id="other", cluster=builders.CLUSTER, decision="", reason=consolidation.REASON, candidates=("another",),
+        evictions=2, phase="done", created=int(world.clock.now().timestamp() * 1000),
+    )  # fmt: skip
+    world.state.create(row)
+
+
 @pytest.mark.parametrize(
     "happen",
-    [pods_need_a_node, a_notice_comes, another_proposal_has_it, the_ceiling_is_reached, the_breaker_has_nothing_left],
+    [
+        *(pods_need_a_node, a_notice_comes, another_proposal_has_it, the_ceiling_is_reached),
+        *(the_breaker_has_nothing_left, the_evictions_of_the_hour_are_taken),
+    ],
 )
 def test_what_happens_within_the_fifteen_seconds_counts(world: World, happen: Callable[[World], None]) -> None:
     proposed(world)
@@ -329,6 +343,35 @@ def test_budgets_bound_how_many_nodes_are_consolidated_at_once(world: World) -> 
     assert most == 1
     assert len(types(world)) == 1
     assert all_run(world, 8)
+
+
+def evictions_of_hour(world: World) -> int:
+    return sum(row.evictions for row in commands(world) if row.phase != "aborted")
+
+
+def test_no_more_pods_are_evicted_for_price_than_the_setting_allows_in_an_hour(world: World) -> None:
+    world.settings = msgspec.structs.replace(world.settings, max_evictions_per_hour=4)
+    large = (*ON_DEMAND, only("c5.2xlarge"))
+    world.cluster.update("nodepools", "default", requirements=large, budgets=(Budget("0"),))
+    apps = [builders.pod(name, cpu_millicores=800) for name in ("first", "second", "third", "fourth")]
+    for number, app in enumerate(apps, start=1):
+        world.deploy(app, 8)
+        assert world.run(180, until=partial(all_run, world, 8 * number))
+    world.cluster.update("nodepools", "default", requirements=ON_DEMAND, budgets=EVERY_NODE)
+    for app in apps:
+        world.deploy(app, 3)
+    world.run(3000)
+    used = evictions_of_hour(world)
+    assert 0 < used <= 4
+    assert set(types(world)) == {"c5.2xlarge"}
+    approved = messages(world, "ConsolidationApproved")
+    assert approved[-1].endswith(f"; {used} evictions of 4 within the hour (setting MAX_EVICTIONS_PER_HOUR)")
+    assert any(
+        message.endswith("may be made for the sake of price now: setting MAX_EVICTIONS_PER_HOUR is 4")
+        for message in messages(world, "Unconsolidatable")
+    )
+    assert world.run(3600, until=lambda: types(world)["c5.large"] > 0)
+    assert world.run(60, until=lambda: all_run(world, 12))
 
 
 def test_two_minutes_of_an_api_server_that_fails_lose_nothing(world: World) -> None:

@@ -59,7 +59,8 @@ class Disruption(msgspec.Struct, frozen=True):
     ``candidates``: NodeClaim names; ``candidate_uids``: name → uid; ``reason``: Empty, Drifted …
     ``deadline``: epoch milliseconds at which the candidates are deleted even without replacements; 0 = never.
     ``locked_claims``: claims that other commands held at the time of the decision, by name. ``rollout``: of a drifted
-    node, its NodePool and what its nodes should be; see ``disruption.rollouts``.
+    node, its NodePool and what its nodes should be; see ``disruption.rollouts``. ``evictions``: pods that are evicted
+    for the sake of price, 0 for every other reason.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Disruption(msgspec.Struct, frozen=True):
     deadline: int = 0
     locked_claims: tuple[str, ...] = msgspec.field(default=(), name="locked")
     rollout: str = ""
+    evictions: int = 0
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -163,12 +163,12 @@ def consolidate(
     candidates, blocked, ineligible = find_candidates(snapshot, plan, prices.catalog, locked=locked)
     if most_evictions is not None:
         candidates = _by_surplus(candidates, snapshot, plan, prices, most_evictions)
-    allowed, waiting = _allowed(candidates, snapshot, locked, maximum, most_evictions)
+    allowed, waiting, too_many = _allowed(candidates, snapshot, locked, maximum, most_evictions)
     search = _Search(snapshot, plan, catalog, prices, has_time)
     chosen = search.run(allowed)
     found = judge(snapshot, plan, catalog, chosen)
     gone = {name for move in found.moves for name in move.candidates}
-    reasons = {stays.claim: stays.reason for stays in ineligible} | search.refused
+    reasons = {stays.claim: stays.reason for stays in (*ineligible, *too_many)} | search.refused
     reasons |= {stays.claim: stays.reason for stays in found.refused}
     refused = {name: reason for name, reason in reasons.items() if name not in gone}
     return msgspec.structs.replace(found, refused=_blocked(refused), blocked=(*blocked, *waiting))
@@ -192,30 +192,52 @@ def _allowed(
     locked: frozenset[str],
     maximum: int,
     most_evictions: int | None,
-) -> tuple[list[Candidate], list[Blocked]]:
-    """The first candidates that budgets, ``maximum`` and ``most_evictions`` allow; and those that wait."""
+) -> tuple[list[Candidate], list[Blocked], list[Blocked]]:
+    """The first candidates that budgets, ``maximum`` and ``most_evictions`` allow; those that wait for budgets; and
+    those with too many evictions.
+    """
     # What has too many pods by itself takes no part of the budgets.
     few = [candidate for candidate in ordered if most_evictions is None or candidate.evictions <= most_evictions]
     within, waiting = within_budgets(few, snapshot, REASON, locked=locked, maximum=maximum)
     if most_evictions is None:
-        return within, waiting
-    allowed, left = list[Candidate](), most_evictions
-    for candidate in within:
+        return within, waiting, []
+    allowed = _within_evictions(within, most_evictions)
+    known = {candidate.name for candidate in allowed} | {stays.claim for stays in waiting}
+    why = _describe_limit(most_evictions, snapshot.settings.max_evictions_per_hour)
+    return allowed, waiting, [Blocked(candidate.name, why) for candidate in ordered if candidate.name not in known]
+
+
+def _within_evictions(candidates: Iterable[Candidate], most: int | None) -> list[Candidate]:
+    """The first candidates with so many evictions in all; None = any number."""
+    if most is None:
+        return list(candidates)
+    allowed, left = list[Candidate](), most
+    for candidate in candidates:
         if candidate.evictions <= left:
             left -= candidate.evictions
             allowed.append(candidate)
-    known = {candidate.name for candidate in allowed} | {stays.claim for stays in waiting}
-    why = f"no more than {counted(most_evictions, 'eviction')} may be made for the sake of price"
-    return allowed, [*waiting, *(Blocked(candidate.name, why) for candidate in ordered if candidate.name not in known)]
+    return allowed
+
+
+def _describe_limit(most: int, per_hour: int) -> str:
+    why = f"no more than {counted(most, 'eviction')} may be made for the sake of price"
+    return f"{why} now: setting MAX_EVICTIONS_PER_HOUR is {per_hour}" if per_hour else why
 
 
 def still_allowed(
-    snapshot: Snapshot, plan: Plan, catalog: Catalog, uids: Mapping[str, str], *, locked: frozenset[str]
+    snapshot: Snapshot,
+    plan: Plan,
+    catalog: Catalog,
+    uids: Mapping[str, str],
+    *,
+    locked: frozenset[str],
+    most_evictions: int | None = None,
 ) -> list[Candidate]:
-    """Those of these claims, name → uid, that may be consolidated now, within their budgets."""
+    """Those of these claims, name → uid, that may be consolidated now, within their budgets and so many evictions."""
     candidates, _, _ = find_candidates(snapshot, plan, Prices(snapshot, catalog).catalog, locked=locked)
     same = [candidate for candidate in candidates if uids.get(candidate.name) == candidate.claim.metadata.uid]
-    return within_budgets(same, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)[0]
+    within, _ = within_budgets(same, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)
+    return _within_evictions(within, most_evictions)
 
 
 def judge(

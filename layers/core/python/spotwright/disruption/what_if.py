@@ -59,7 +59,8 @@ def disrupt_if_asked(
     """What ``disrupt`` would do at this moment, within budgets. ``plan``: what is decided for the pending pods.
 
     Empty nodes go with consolidation, and before all others, drifted nodes next, as the cluster would have it; each is
-    shown for itself, as if nothing else went. ``most_evictions``: for the sake of price, None = any number.
+    shown for itself, as if nothing else went. ``most_evictions``: for the sake of price, None = as many as the settings
+    allow in an hour.
     """
     if plan.new_nodes:
         return WhatIf(nodes_needed=len(plan.new_nodes))
@@ -78,6 +79,8 @@ def disrupt_if_asked(
         stays |= {blocked.claim: blocked.reason for blocked in replaced.blocked}
         gone |= frozenset(candidate.name for candidate in replaced.candidates)
     if with_consolidation:
+        if most_evictions is None:
+            most_evictions = snapshot.settings.max_evictions_per_hour or None
         found = consolidation.consolidate(snapshot, plan, catalog, locked=gone, most_evictions=most_evictions)
         nodes = {claim.name: claim.node_name for claim in snapshot.nodeclaims}
         moves += [

@@ -39,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True):
     ``largest_node_share``: percent of what a plan places for which a node may be sized;
     ``largest_zone_share``: percent of a pool's cpu that a zone may hold. 100 = no bound.
     ``max_launches_per_minute``, ``max_nodes_per_hour``, ``max_dollars_per_hour``: ceilings of what is launched (see
-    ``decisions.ceilings``), 0 = none.
+    ``decisions.ceilings``), 0 = none. ``max_evictions_per_hour``: for the sake of price, 0 = any number.
     """
 
     feature_gates: tuple[str, ...] = (RESERVED_CAPACITY,)
@@ -61,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
     max_launches_per_minute: int = 1000
     max_nodes_per_hour: int = 10_000
     max_dollars_per_hour: int = 10_000
+    max_evictions_per_hour: int = 0
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):

@@ -12,6 +12,7 @@ from spotwright.errors import Conflict
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
+from spotwright.workflows.disrupt.eviction_limit import EvictionLimit, read_eviction_limit
 from spotwright.workflows.disrupt.inputs import (
     VALIDATION_SECONDS,
     DisruptResult,
@@ -54,6 +55,7 @@ def propose_consolidation(
         ports.catalogs.read(snapshot.catalog_key),
         locked=locked,
         maximum=breaker.remaining(ports.state.breaker(), total=total, percent=percent, now=now),
+        most_evictions=read_eviction_limit(ports, snapshot).left,
         has_time=lambda: seconds_left is None or seconds_left() > SEARCH_SECONDS,
     )
     candidates = tuple(sorted(name for move in found.moves for name in move.candidates))
@@ -67,6 +69,7 @@ def propose_consolidation(
         reason=consolidation.REASON,
         candidates=candidates,
         candidate_uids=uids,
+        evictions=sum(move.evictions for move in found.moves),
         phase="proposed",
         created=epoch_ms(snapshot.now),
     )
@@ -90,7 +93,10 @@ def validate_consolidation(
     snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     catalog = ports.catalogs.read(snapshot.catalog_key)
     locked = locked_claims(ports, snapshot, but=row.id)
-    chosen = consolidation.still_allowed(snapshot, plan, catalog, row.candidate_uids, locked=locked)
+    limit = read_eviction_limit(ports, snapshot, but=row.id)
+    chosen = consolidation.still_allowed(
+        snapshot, plan, catalog, row.candidate_uids, locked=locked, most_evictions=limit.left
+    )
     found = consolidation.judge(snapshot, plan, catalog, chosen, has_time=lambda: _has_time(seconds_left))
     again = Doorbell(row.cluster, "validate", row.id)
     try:
@@ -121,7 +127,7 @@ def validate_consolidation(
         ports.doorbells.ring("disrupt", [again], delay_seconds=1)
         return DisruptResult()
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
-    _record_approvals(ports, snapshot, found.moves)
+    _record_approvals(ports, snapshot, found.moves, limit)
     committed = tuple(sorted(name for move in found.moves for name in move.candidates))
     details = tuple(_describe(move) for move in found.moves[:REASONS_SHOWN])
     return DisruptResult(breaker_open=breaker_open, reason=consolidation.REASON, committed=committed, details=details)
@@ -148,6 +154,7 @@ def _disruptions(
     The saving of a move is divided among its nodes by their price.
     """
     prices = {candidate.name: candidate.price for candidate in candidates}
+    evictions = {candidate.name: candidate.evictions for candidate in candidates}
     savings = {
         name: move.saving_picousd_per_hour * prices[name] // move.price_picousd_per_hour
         for move in moves
@@ -161,15 +168,17 @@ def _disruptions(
             {name: row.candidate_uids[name]},
             savings_picousd_per_hour=savings[name],
             locked_claims=tuple(sorted(locked)),
+            evictions=evictions[name],
         )
         for number, name in enumerate(savings)
     )
 
 
-def _record_approvals(ports: ProvisionPorts, snapshot: Snapshot, moves: Sequence[Move]) -> None:
+def _record_approvals(ports: ProvisionPorts, snapshot: Snapshot, moves: Sequence[Move], limit: EvictionLimit) -> None:
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
+    of_hour = limit.describe(sum(move.evictions for move in moves))
     for move in moves:
-        event = events.CONSOLIDATION_APPROVED(move=_describe(move))
+        event = events.CONSOLIDATION_APPROVED(move="; ".join(filter(None, (_describe(move), of_hour))))
         for name in move.candidates:
             ports.cluster.record_event("nodeclaims", claims[name].metadata, event, now=snapshot.now)
 

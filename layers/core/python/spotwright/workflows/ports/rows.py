@@ -64,8 +64,8 @@ class CommandRow(msgspec.Struct, frozen=True):
     starts at planned). ``deadline``: epoch milliseconds; then a ``forced`` command goes on without its replacements,
     any other is aborted. ``initialized_replacements``: replacements that were Initialized once. ``own_replacements``:
     how many replacements, the first ones, the command's own decision makes; a claim of the name that another made is
-    none. ``rollout``: see Disruption. ``failed``: epoch milliseconds at which it was given up because its replacements
-    were not Initialized in time, 0 = it was not."""
+    none. ``rollout``, ``evictions``: see Disruption. ``failed``: epoch milliseconds at which it was given up because
+    its replacements were not Initialized in time, 0 = it was not."""
 
     id: str
     cluster: str
@@ -78,6 +78,7 @@ class CommandRow(msgspec.Struct, frozen=True):
     own_replacements: int = 0
     forced: bool = False
     rollout: str = ""
+    evictions: int = 0
     failed: int = 0
     phase: str = "planned"
     deadline: int = 0

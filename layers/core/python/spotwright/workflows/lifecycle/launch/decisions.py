@@ -161,6 +161,7 @@ def _create_command(ports: LifecyclePorts, decision: Decision, disruption: Disru
         own_replacements=sum(name in own_claims for name in disruption.replacements),
         forced=disruption.deadline > 0,
         rollout=disruption.rollout,
+        evictions=disruption.evictions,
         deadline=disruption.deadline or epoch_ms(now + REPLACEMENT_TIMEOUT),
         created=epoch_ms(now),
         due=epoch_ms(now + PHASE_TIMEOUT),
