@@ -9,6 +9,7 @@ from infra.fields import ConfigError, Fields, show
 from spotwright.errors import InvalidRequest
 from spotwright.settings import PROVISIONER, catalog_settings, decision_settings
 from spotwright.workflows.install.preflight.checks import CHECKS
+from spotwright.workflows.install.preflight.facts import CLUSTER_NAME, CLUSTER_NAMES, NODE_ROLE, NODE_ROLES
 
 #: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 RETENTION_DAYS = (
@@ -119,7 +120,6 @@ class Config:
         return self.clusters[0].network
 
 
-_ROLE = r"([\x21-\x7e]+/)?[\w+=,.@-]{1,64}"
 _POLICY = r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]+"
 _KEY = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
 _DURATION = r"\d+(\.\d+)?(ms|s|m)"
@@ -188,11 +188,11 @@ def _clusters(fields: Fields) -> tuple[Cluster, ...]:
 
 
 def _cluster(fields: Fields) -> Cluster:
-    with_entry = fields.texts("nodeRolesWithAccessEntry", _ROLE, "names from nodeRoles")
-    windows = fields.texts("windowsNodeRoles", _ROLE, "names from nodeRoles")
+    with_entry = fields.texts("nodeRolesWithAccessEntry", NODE_ROLE, "names from nodeRoles")
+    windows = fields.texts("windowsNodeRoles", NODE_ROLE, "names from nodeRoles")
     cluster = Cluster(
-        name=fields.required_text("name", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}", "an EKS cluster's name"),
-        node_roles=fields.texts("nodeRoles", _ROLE, "IAM role names, at least one", at_least=1),
+        name=fields.required_text("name", CLUSTER_NAME, CLUSTER_NAMES),
+        node_roles=fields.texts("nodeRoles", NODE_ROLE, f"{NODE_ROLES}, at least one", at_least=1),
         forwarder_image=fields.required_text("forwarderImage", r"\S+", "an image reference"),
         network=_network(fields.nested("vpc")),
         settings=_settings(fields),

@@ -45,6 +45,18 @@ def test_what_is_misspelt_is_answered_with_what_was_meant(
     assert shown.out == ""
 
 
+@pytest.mark.parametrize("command", ["init", "preflight", "pause", "uninstall", "plan"])
+@pytest.mark.parametrize("name", ["", "a b", "-a", "a" * 101])
+def test_what_is_no_clusters_name_is_refused_before_anybody_is_asked(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--drain"] if command == "uninstall" else []
+    assert main([command, f"--cluster={name}", *more]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"spotwright {command}: --cluster: got '{name[:70]}")
+    assert "allowed: an EKS cluster's name: letters, digits, - and _, at most 100" in said
+
+
 def test_files_may_be_named_as_kubectl_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", PLACED, "-o", "json"]) == 0
     positional = json.loads(capsys.readouterr().out)

@@ -8,16 +8,18 @@ import pytest
 
 from spotwright.cli import main
 from spotwright.cli.inputs import preflight_facts
-from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, Target
+from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target
 
 SOUND = {"name": "dev", "nodeRoles": ["nodes"], "forwarderImage": "r.example.com/forwarder:1"}
 
 
 @pytest.fixture(autouse=True)
 def seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing but what EKS says of dev is known; the others do not exist."""
+    """Nothing but what EKS says of dev is known; of hidden EKS says nothing, the others do not exist."""
 
     def gather(target: Target) -> Facts:
+        if target.name == "hidden":
+            return Facts(NotAsked("eks:DescribeCluster is denied to you (AccessDeniedException)"))
         is_dev = target.name == "dev"
         return Facts(ClusterDescription("ACTIVE", "1.35", "API") if is_dev else None, other_clusters=("dev",))
 
@@ -54,11 +56,31 @@ def test_without_a_problem_it_ends_well(cdk_json: Any, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
+    ("names", "code"), [(["hidden"], 3), (["dev", "hidden"], 3), (["hidden", "nobody"], 1), (["dev"], 0)]
+)
+def test_a_cluster_of_which_nothing_is_known_is_no_success(
+    names: list[str], code: int, cdk_json: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", "--config", cdk_json(*({**SOUND, "name": name} for name in names))]) == code
+    said = capsys.readouterr().err
+    assert ("hidden" in names) == ("nothing is known of cluster hidden, since EKS did not answer" in said)
+    assert "hidden" not in names or "is denied to you" in said
+
+
+@pytest.mark.parametrize(
     ("clusters", "said"),
     [
         ([], "clusters: got [], allowed: a list of objects"),
         ([5], "clusters[0]: got 5, allowed: an object"),
         ([{"nodeRoles": []}], "clusters[0].name: got nothing"),
+        ([{**SOUND, "name": "a b"}], "clusters[0].name: got 'a b', allowed: an EKS cluster's name: letters"),
+        ([{"name": "dev"}], "clusters[0].nodeRoles: got nothing, allowed: a list of IAM role names"),
+        ([{**SOUND, "nodeRoles": [""]}], "clusters[0].nodeRoles[0]: got '', allowed: IAM role names"),
+        (
+            [{**SOUND, "nodeRoles": ["arn:aws:iam::123456789012:role/n"]}],
+            "nodeRoles[0]: got 'arn:aws:iam::123456789012:role/n', allowed: IAM role names, with the path if any (mine,"
+            " nodes/mine), not ARNs",
+        ),
         ([{**SOUND, "nodeRoles": "x"}], "clusters[0].nodeRoles: got 'x', allowed: a list of texts"),
         ([{**SOUND, "vpc": {"vpcId": 1}}], "clusters[0].vpc.vpcId: got 1, allowed: a text"),
     ],

@@ -99,12 +99,15 @@ def test_an_entry_of_cdk_json_is_written_from_what_eks_says(
     config.write_text(json.dumps({"app": "x", "context": {"spotwright": {"clusters": [{"name": "other"}]}}}))
     arguments = ["init", "--config", str(config), "--cluster"]
     assert main([*arguments, "nobody"]) == 1
-    assert main([*arguments, NAME, "--node-role", "nodes/more"]) == 0
+    assert main([*arguments, NAME, "--node-role", ""]) == 2
+    assert "--node-role: got '', allowed: an IAM role's name or ARN" in capsys.readouterr().err
+    more = ["--node-role", "nodes/more", "--node-role", "arn:aws:iam::123456789012:role/nodes/further"]
+    assert main([*arguments, NAME, *more]) == 0
     assert "also names other: take out what is not yours" in capsys.readouterr().out
     written = json.loads(config.read_text())
     assert written["app"] == "x"
     entry = written["context"]["spotwright"]["clusters"][1]
-    assert {"dev-eks-node-group-role", "nodes/more"} <= {*entry["nodeRoles"]}
+    assert {"dev-eks-node-group-role", "nodes/more", "nodes/further"} <= {*entry["nodeRoles"]}
     assert entry["forwarderImage"].startswith("123456789012.dkr.ecr.ap-northeast-2.amazonaws.com/spotwright-forwarder:")
     assert "vpc" not in entry
     parse_config({"clusters": [entry]})
@@ -115,26 +118,56 @@ def test_an_entry_of_cdk_json_is_written_from_what_eks_says(
     clients.own_session.cache_clear()
 
 
+class Private:
+    """EKS, with the endpoint of the cluster made private, and its network as given."""
+
+    def __init__(self, eks: Any, **network: Any) -> None:
+        self._eks, self._network = eks, network
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._eks, name)
+
+    def describe_cluster(self, name: str) -> Any:
+        cluster = self._eks.describe_cluster(name=name)["cluster"]
+        network = cluster["resourcesVpcConfig"] | {"endpointPublicAccess": False} | self._network
+        return {"cluster": cluster | {"resourcesVpcConfig": network}}
+
+
 def test_a_private_cluster_gets_its_private_subnets_and_its_group(aws: LocalAws) -> None:
     ec2, eks = client(aws, "ec2"), client(aws, "eks")
-
-    class Private:
-        """EKS, with the endpoint of the cluster made private."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(eks, name)
-
-        def describe_cluster(self, name: str) -> Any:
-            cluster = eks.describe_cluster(name=name)["cluster"]
-            network = cluster["resourcesVpcConfig"] | {"endpointPublicAccess": False}
-            return {"cluster": cluster | {"resourcesVpcConfig": network}}
-
-    private: Any = Private()
+    private: Any = Private(eks)
     network = eks.describe_cluster(name=NAME)["cluster"]["resourcesVpcConfig"]
     entry = cluster_entry(private, ec2, NAME, "0.1.0")
     assert entry["vpc"]["vpcId"] == network["vpcId"]
     assert set(entry["vpc"]["subnetIds"]) <= set(network["subnetIds"])
     assert entry["vpc"]["securityGroupIds"] == [network["clusterSecurityGroupId"]]
+
+
+def test_where_all_of_its_subnets_are_public_others_of_the_vpc_are_taken_and_without_any_it_is_said(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ec2, eks = client(aws, "ec2"), client(aws, "eks")
+    vpc = ec2.create_vpc(CidrBlock="10.78.0.0/16")["Vpc"]["VpcId"]
+    public = ec2.create_subnet(VpcId=vpc, CidrBlock="10.78.0.0/24")["Subnet"]["SubnetId"]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    ec2.associate_route_table(RouteTableId=table, SubnetId=public)
+    asked = {"eks": Private(eks, vpcId=vpc, subnetIds=[public]), "ec2": ec2}
+    monkeypatch.setattr(clients, "client", lambda service, **_: asked[service])
+    config = tmp_path / "cdk.json"
+    config.write_text(json.dumps({"context": {"spotwright": {"clusters": []}}}))
+    arguments = ["init", "--config", str(config), "--cluster", NAME]
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert f"the API server of {NAME} is not open to everybody, and {vpc} has public subnets alone" in said
+    assert "make private subnets" in said
+    assert not json.loads(config.read_text())["context"]["spotwright"]["clusters"]
+    private = ec2.create_subnet(VpcId=vpc, CidrBlock="10.78.1.0/24")["Subnet"]["SubnetId"]
+    assert main(arguments) == 0
+    (entry,) = json.loads(config.read_text())["context"]["spotwright"]["clusters"]
+    assert entry["vpc"]["subnetIds"] == [private]
 
 
 def test_a_refusal_is_an_answer(aws: LocalAws, fault: Any) -> None:

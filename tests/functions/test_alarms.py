@@ -19,6 +19,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.meta import Condition
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.snapshot import NODE_REPAIR
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
@@ -112,6 +113,19 @@ def karpenter_as_well(functions: Functions) -> str:
     return functions.poll()
 
 
+def unhealthy_nodes(functions: Functions) -> str:
+    """Two of three, for an hour."""
+    world = functions.world
+    since = world.clock.now() - timedelta(hours=1)
+    if not world.cluster.nodes():
+        world.settings = msgspec.structs.replace(world.settings, feature_gates=(NODE_REPAIR,))
+        for number, status in enumerate(("True", "False", "False")):
+            ready = Condition("Ready", status, last_transition_time=since)
+            node = builders.unmanaged_node(f"node-{number}", provider_id=f"aws:///z/i-{number}", conditions=(ready,))
+            world.cluster.put("nodes", node)
+    return functions.invoke("lifecycle", doorbell(world, "repair"))
+
+
 def many_orphans(functions: Functions) -> str:
     world = functions.world
     tags = {
@@ -172,6 +186,7 @@ OWN: dict[str, Callable[[Functions], str]] = {
     "ForwarderSilent": a_node_without_heartbeats,
     "OtherProvisioner": karpenter_as_well,
     "OrphansRefused": many_orphans,
+    "NodeRepairBlocked": unhealthy_nodes,
     "DisruptionBreakerOpen": an_open_breaker,
     "LaunchesHeldBack": a_ceiling,
     "WorkFailed": no_api_server,
@@ -222,6 +237,13 @@ def write(metrics: Metrics, stat: dict[str, Any], minutes: range, value: float) 
 
 def test_every_alarm_is_made_to_ring_here(alarms: dict[str, Resource]) -> None:
     assert {name.rpartition("-")[2] for name in alarms} == set(ROWS) == {*OWN, *AWS, BY_CATALOG}
+
+
+def test_the_page_of_costs_counts_the_alarms_of_a_cluster_and_their_metrics(alarms: dict[str, Resource]) -> None:
+    metrics = sum(len(metric_stats(alarm)) for alarm in alarms.values())
+    page = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
+    assert f"| CloudWatch alarms | {len(alarms)} on {metrics} metrics |" in page
+    assert f"ten are free | {(metrics - 10) / 10:.2f} |" in page
 
 
 def test_in_an_idle_cluster_at_zero_nodes_none_rings(functions: Functions, alarms: dict[str, Resource]) -> None:

@@ -58,6 +58,14 @@ def one(**fields: Any) -> dict[str, Any]:
         (one(name="-"), "spotwright.clusters[0].name", "'-'", "an EKS cluster's name"),
         (one(nodeRoles=[]), "spotwright.clusters[0].nodeRoles", "[]", "IAM role names"),
         (one(nodeRoles="x"), "spotwright.clusters[0].nodeRoles", "'x'", "a list of IAM role names"),
+        (
+            one(nodeRoles=["arn:aws:iam::123456789012:role/a"]),
+            "spotwright.clusters[0].nodeRoles[0]",
+            "role/a",
+            "not ARNs",
+        ),
+        (one(nodeRoles=["/nodes/a"]), "spotwright.clusters[0].nodeRoles[0]", "'/nodes/a'", "IAM role names"),
+        (one(nodeRoles=[""]), "spotwright.clusters[0].nodeRoles[0]", "''", "IAM role names"),
         (one(nodeRoles=["a b"]), "spotwright.clusters[0].nodeRoles[0]", "'a b'", "IAM role names"),
         (one(nodeRoles=["a", "a"]), "spotwright.clusters[0].nodeRoles", '["a","a"]', "each value once"),
         (one(forwarderImage=""), "spotwright.clusters[0].forwarderImage", "''", "an image reference"),
@@ -121,7 +129,8 @@ def test_the_command_ends_with_one_sentence_that_says_what_is_wrong() -> None:
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
     assert ended.stderr == (
-        "error: spotwright.clusters[0].nodeRoles: got 5, allowed: a list of IAM role names, at least one\n"
+        "error: spotwright.clusters[0].nodeRoles: got 5, allowed: a list of IAM role names, with the path if any"
+        " (mine, nodes/mine), not ARNs, at least one\n"
     )
 
 

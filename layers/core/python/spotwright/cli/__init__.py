@@ -106,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if unknown:
             raise InputError(_explain_unknown(unknown[0], options.command, subparsers.choices[options.command]))
+        _check_cluster(getattr(options, "cluster", None))
         return int(options.run(options))
     except InputError as error:
         print(f"spotwright {options.command}: {error}", file=sys.stderr)
@@ -122,6 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of a pipe (head, less) has ended.
         sys.stderr.close()
         return 0
+
+
+def _check_cluster(name: str | None) -> None:
+    """Refuse what is no cluster's name, such as a shell's variable that is not set."""
+    if name is None:
+        return
+    from spotwright.model.quoting import quote
+    from spotwright.workflows.install.preflight.facts import CLUSTER_NAME, CLUSTER_NAMES
+
+    if not re.fullmatch(CLUSTER_NAME, name):
+        raise InputError(f"--cluster: got {quote(name)}, allowed: {CLUSTER_NAMES}")
 
 
 def _explain_unknown(argument: str, command: str, parser: argparse.ArgumentParser) -> str:

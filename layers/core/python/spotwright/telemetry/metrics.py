@@ -188,6 +188,13 @@ INSTANCES_WITH_EVENT: Final = Metric(
 NODE_REPAIRS_BLOCKED: Final = Metric(
     "NodeRepairsBlocked", _COUNT, ("lifecycle",), "Unhealthy nodes that wait because too many of their pool are.",
     counted=(lines.NODE_REPAIR_BLOCKED,), counted_field="nodes",
+    alarm=Alarm(
+        "NodeRepairBlocked", 15,
+        "{subject}: unhealthy nodes are not replaced for a quarter of an hour, since more than a fifth of their"
+        " NodePool is unhealthy: something else than the nodes must be at fault. Their pods stay where they are.",
+        "See what they have in common: kubectl get events -A --field-selector reason=NodeRepairBlocked.",
+        period_minutes=5,
+    ),
 )
 NODES_PROPOSED: Final = Metric("NodesProposed", _COUNT, ("disrupt",), "Nodes that a disruption was proposed for.")
 NODES_DISRUPTED: Final = Metric("NodesDisrupted", _COUNT, ("disrupt",), "Nodes that a disruption was committed for.")

@@ -54,16 +54,28 @@ def _node_roles(eks: "EKSClient", name: str) -> tuple[set[str], set[str]]:
 
 
 def _vpc(ec2: "EC2Client", network: Any) -> dict[str, Any]:
-    """The cluster's VPC with its subnets that are not public, and the group whose members reach the API server."""
-    ids = tuple(network["subnetIds"])
-    subnets = preflight.subnets(ec2, ids, network["vpcId"])
-    public = set() if isinstance(subnets, NotAsked) else {id for id in ids if id in subnets and _is_public(subnets[id])}
+    """The cluster's VPC with subnets that are not public, and the group whose members reach the API server.
+
+    Subnets of the cluster, or where these are all public the others of its VPC; none where it has none.
+    """
+    vpc_id = network["vpcId"]
+    own = _not_public(ec2, tuple(network["subnetIds"]), vpc_id)
     return {
-        "vpcId": network["vpcId"],
-        "subnetIds": [id for id in ids if id not in public],
+        "vpcId": vpc_id,
+        "subnetIds": own or _not_public(ec2, _subnets_of(ec2, vpc_id), vpc_id),
         "securityGroupIds": [network["clusterSecurityGroupId"]],
     }
 
 
-def _is_public(subnet: Any) -> bool:
-    return bool(subnet.default_route == "igw")
+def _subnets_of(ec2: "EC2Client", vpc_id: str) -> tuple[str, ...]:
+    with translate_errors(f"DescribeSubnets {vpc_id}"):
+        pages = ec2.get_paginator("describe_subnets").paginate(Filters=[{"Name": "vpc-id", "Values": [vpc_id]}])
+        return tuple(sorted(subnet["SubnetId"] for page in pages for subnet in page["Subnets"]))
+
+
+def _not_public(ec2: "EC2Client", ids: tuple[str, ...], vpc_id: str) -> list[str]:
+    """Those without a route to an internet gateway; all where EC2 does not say."""
+    subnets = preflight.subnets(ec2, ids, vpc_id)
+    if isinstance(subnets, NotAsked):
+        return list(ids)
+    return [id for id in ids if id not in subnets or subnets[id].default_route != "igw"]

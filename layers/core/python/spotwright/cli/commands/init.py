@@ -74,18 +74,39 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
-    """Raises InputError where no role of a node is known."""
+    """Raises InputError where no role of a node is known, or no subnet in which functions reach the API server."""
     from importlib.metadata import version
 
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cluster_entry import cluster_entry
 
+    named = [_role(text) for text in options.node_role]
     eks, ec2 = (clients.client(service, region=options.region) for service in ("eks", "ec2"))
     entry = cluster_entry(eks, ec2, options.cluster, version("spotwright"))
-    entry["nodeRoles"] = sorted({*entry["nodeRoles"], *options.node_role})
+    entry["nodeRoles"] = sorted({*entry["nodeRoles"], *named})
     if not entry["nodeRoles"]:
         raise InputError(
             f"cluster {options.cluster} has neither node groups nor access entries of nodes: name the role that nodes"
             " are to run as with --node-role"
         )
+    vpc = entry.get("vpc")
+    if vpc and not vpc["subnetIds"]:
+        raise InputError(
+            f"the API server of {options.cluster} is not open to everybody, and {vpc['vpcId']} has public subnets"
+            " alone, in which functions reach nothing: make private subnets with a NAT gateway or VPC endpoints"
+            " (docs/networking.md), then say this again"
+        )
     return entry
+
+
+def _role(text: str) -> str:
+    """A role's name of its name or ARN. Raises InputError."""
+    import re
+
+    from spotwright.model.quoting import quote
+    from spotwright.workflows.install.preflight.facts import NODE_ROLE
+
+    name = text.partition(":role/")[2] if text.startswith("arn:") else text
+    if not re.fullmatch(NODE_ROLE, name):
+        raise InputError(f"--node-role: got {quote(text)}, allowed: an IAM role's name or ARN")
+    return name

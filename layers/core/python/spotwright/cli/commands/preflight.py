@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 from spotwright.cli import InputError, completes_files
 
@@ -10,14 +11,16 @@ if TYPE_CHECKING:
     from spotwright.workflows.install.preflight.checks import Check
     from spotwright.workflows.install.preflight.facts import Target
 
+_NOTHING_KNOWN: Final = 3
+
 _EPILOG = """\
 examples:
   spotwright preflight                            before the first cdk deploy
   spotwright preflight --cluster mine -o json     for programs
 
 It changes nothing, and asks with the credentials of the AWS SDK. Exit code 0: no problem; 1: a problem; 2: cdk.json
-cannot be read. What could not be checked is no problem. A check that does not apply to a cluster is named in its
-skipChecks.
+cannot be read; 3: nothing is known of a cluster, since EKS does not answer you. Any other check that could not be made
+is no problem. A check that does not apply to a cluster is named in its skipChecks.
 """
 
 
@@ -39,14 +42,26 @@ def add(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the checks. 0: no problem; 1: a problem."""
+    """Print the checks. 0: no problem; 1: a problem; 3: no problem, but nothing is known of a cluster."""
     from spotwright.cli.inputs.preflight_facts import gather_facts
     from spotwright.workflows.install.preflight.checks import Status, run_checks
+    from spotwright.workflows.install.preflight.facts import NotAsked
 
-    results = [(target, run_checks(target, gather_facts(target))) for target in _targets(options)]
+    results, unknown = [], {}
+    for target in _targets(options):
+        facts = gather_facts(target)
+        results.append((target, run_checks(target, facts)))
+        if isinstance(facts.cluster, NotAsked):
+            unknown[target.name] = facts.cluster.reason
     problems = sum(check.status is Status.PROBLEM for _, checks in results for check in checks)
     print(_to_json(results, problems) if options.output == "json" else _to_text(results, problems))
-    return 1 if problems else 0
+    for name, reason in unknown.items():
+        print(
+            f"spotwright preflight: nothing is known of cluster {name}, since EKS did not answer ({reason}): use"
+            " credentials that may read the cluster (AWS_PROFILE), then say this again",
+            file=sys.stderr,
+        )
+    return 1 if problems else _NOTHING_KNOWN if unknown else 0
 
 
 def _targets(options: argparse.Namespace) -> "list[Target]":

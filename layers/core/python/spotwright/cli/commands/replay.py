@@ -3,24 +3,22 @@
 import argparse
 import os
 import sys
-from datetime import UTC
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spotwright.cli import InputError
 from spotwright.model.plurals import counted
-from spotwright.model.quoting import quote
 
 if TYPE_CHECKING:
-    from spotwright.adapters.aws.s3.blobs import S3Blobs
     from spotwright.workflows.planning.replay import ReplayResult
-
-# So many decisions are named where the one that was asked for does not exist.
-_SHOWN: Final = 5
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser("replay", help="decide again what was decided, and compare")
-    parser.add_argument("decision", help="the decision's S3 key, or `last` for the newest of the cluster")
+    parser.add_argument(
+        "decision",
+        help="the decision's id, as log lines and NodeClaims have it, or the beginning of it; its S3 key; or `last` for"
+        " the newest of the cluster",
+    )
     parser.add_argument("--cluster", required=True, metavar="NAME")
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     parser.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
@@ -47,7 +45,7 @@ def _replay(arguments: argparse.Namespace) -> "ReplayResult":
     from spotwright.adapters.aws.dynamodb.state import DynamoState
     from spotwright.adapters.aws.s3.blobs import S3Blobs
     from spotwright.adapters.aws.s3.catalogs import Catalogs
-    from spotwright.errors import NotFound
+    from spotwright.cli.inputs.stored_decision import decision_key
     from spotwright.workflows.planning.replay import replay
 
     outputs = stack_outputs(clients.client("cloudformation", region=arguments.region), arguments.stack)
@@ -60,21 +58,8 @@ def _replay(arguments: argparse.Namespace) -> "ReplayResult":
             raise InputError(f"cluster {arguments.cluster} has no decision yet")
     s3 = clients.client("s3", region=arguments.region)
     blobs = S3Blobs(s3, bucket=outputs["BucketName"], cluster=arguments.cluster)
-    try:
-        blobs.get(key)
-    except NotFound:
-        raise InputError(_explain_missing(blobs, key, arguments.cluster)) from None
+    key = decision_key(blobs, key, arguments.cluster)
     return replay(key, blobs=blobs, catalogs=Catalogs(blobs))
-
-
-def _explain_missing(blobs: "S3Blobs", key: str, cluster: str) -> str:
-    """That there is no such decision, and which there are."""
-    newest = blobs.newest("decisions", _SHOWN)
-    if not newest:
-        return f"cluster {cluster} has no decision {quote(key)}, and none is stored for it"
-    listed = "\n".join(f"  {stored}  {at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for stored, at in newest)
-    known = "`last` is the newest committed one, and stored last were"
-    return f"cluster {cluster} has no decision {quote(key)}; {known}\n{listed}"
 
 
 def _describe(result: "ReplayResult") -> list[str]:

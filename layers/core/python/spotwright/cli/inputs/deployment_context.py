@@ -1,13 +1,14 @@
 """The clusters of cdk.json as the preflight looks at them; `cdk synth` checks all of the rest."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from spotwright.cli import InputError
 from spotwright.model.quoting import quote
-from spotwright.workflows.install.preflight.facts import Target
+from spotwright.workflows.install.preflight.facts import CLUSTER_NAME, CLUSTER_NAMES, NODE_ROLE, NODE_ROLES, Target
 
 CONTEXT_KEY = "spotwright"
 
@@ -58,13 +59,16 @@ def _target(cluster: Any, where: str, region: str, boundary: str) -> Target:
     if not isinstance(vpc, Mapping):
         raise InputError(f"{where}.vpc: got {quote(vpc)}, allowed: an object")
     name = _text(cluster, "name", where)
-    if not name:
-        raise InputError(f"{where}.name: got nothing, allowed: an EKS cluster's name")
+    if not re.fullmatch(CLUSTER_NAME, name):
+        raise InputError(f"{where}.name: got {quote(name) if name else 'nothing'}, allowed: {CLUSTER_NAMES}")
+    node_roles = _roles(cluster, "nodeRoles", where)
+    if not node_roles:
+        raise InputError(f"{where}.nodeRoles: got nothing, allowed: a list of {NODE_ROLES}, at least one")
     return Target(
         name=name,
         region=region,
-        node_roles=_texts(cluster, "nodeRoles", where),
-        windows_node_roles=_texts(cluster, "windowsNodeRoles", where),
+        node_roles=node_roles,
+        windows_node_roles=_roles(cluster, "windowsNodeRoles", where),
         forwarder_image=_text(cluster, "forwarderImage", where),
         vpc_id=_text(vpc, "vpcId", f"{where}.vpc"),
         subnet_ids=_texts(vpc, "subnetIds", f"{where}.vpc"),
@@ -72,6 +76,14 @@ def _target(cluster: Any, where: str, region: str, boundary: str) -> Target:
         permissions_boundary=boundary,
         skipped_checks=_texts(cluster, "skipChecks", where),
     )
+
+
+def _roles(content: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    roles = _texts(content, key, where)
+    for index, role in enumerate(roles):
+        if not re.fullmatch(NODE_ROLE, role):
+            raise InputError(f"{where}.{key}[{index}]: got {quote(role)}, allowed: {NODE_ROLES}")
+    return roles
 
 
 def _text(content: Mapping[str, Any], key: str, where: str) -> str:

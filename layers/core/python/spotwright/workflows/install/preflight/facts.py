@@ -1,8 +1,17 @@
 """What AWS and the API server say before a deployment; whatever could not be asked says why."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
+
+# What cdk.json and the command line may name, for re.fullmatch.
+# https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html
+CLUSTER_NAME: Final = r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}"
+CLUSTER_NAMES: Final = "an EKS cluster's name: letters, digits, - and _, at most 100, no - or _ first"
+# https://docs.aws.amazon.com/IAM/latest/APIReference/API_Role.html
+NODE_ROLE: Final = r"(?!arn:|/)([\x21-\x7e]+/)?[\w+=,.@-]{1,64}"
+NODE_ROLES: Final = "IAM role names, with the path if any (mine, nodes/mine), not ARNs"
 
 
 class NotAsked(msgspec.Struct, frozen=True):
