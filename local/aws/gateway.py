@@ -7,8 +7,9 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import create_backend_app
 
+from local.aws.calls.moto_lookups import Dispatcher
 from local.aws.calls.request import (
     SERVICE_OF_SIGNING_NAME,
     AwsError,
@@ -44,7 +45,7 @@ class Gateway:
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
-        self._moto: Callable[..., Iterable[bytes]] = DomainDispatcherApplication(create_backend_app)
+        self._moto: Callable[..., Iterable[bytes]] = Dispatcher(create_backend_app)
 
     def answer(self, request: AwsRequest) -> AwsResponse:
         """The response to one call; raises ConnectionDropped where a fault asked for silence."""

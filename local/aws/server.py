@@ -13,6 +13,7 @@ from typing import Protocol
 
 from local.aws import faults, seed
 from local.aws.authorization import authorizer
+from local.aws.calls import moto_lookups
 from local.aws.calls.call_log import CallLog
 from local.aws.calls.request import AwsRequest, AwsResponse, ConnectionDropped
 from local.aws.cloudformation import change_sets_api, stacks_api
@@ -43,6 +44,7 @@ class EmulatorModule(Protocol):
 
 # Every module of the local AWS that registers something, in this order; checks of calls run in this order, too.
 MODULES: tuple[EmulatorModule, ...] = (
+    moto_lookups,
     callers,
     faults,
     throttling,

@@ -9,7 +9,7 @@ from moto.core.model import ServiceModel
 from moto.core.serialize import JSONSerializer
 from moto.core.utils import get_service_model
 from moto.dynamodb.models import DynamoDBBackend
-from moto.dynamodb.models.dynamo_type import DynamoType
+from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.dynamodb.models.table import Table
 
 from local.aws.storage import large_tables
@@ -28,8 +28,17 @@ def table() -> Table:
         "rows",
         schema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         throughput={},
-        attr=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
-        global_indexes=[],
+        attr=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "timer", "due")],
+        global_indexes=[
+            {
+                "IndexName": "due",
+                "KeySchema": [
+                    {"AttributeName": "timer", "KeyType": "HASH"},
+                    {"AttributeName": "due", "KeyType": "RANGE"},
+                ],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
         indexes=[],
         streams={},
         billing_mode="PAY_PER_REQUEST",
@@ -40,7 +49,8 @@ def table() -> Table:
     )
     for cluster in ("blue", "green"):
         for row in ROWS:
-            backend.put_item("rows", {"pk": {"S": cluster}, "sk": {"S": row}, "body": {"S": cluster + row}})
+            timer = {"timer": {"S": cluster}, "due": {"S": row[::-1]}} if row.endswith(("1", "2")) else {}
+            backend.put_item("rows", {"pk": {"S": cluster}, "sk": {"S": row}, "body": {"S": cluster + row}} | timer)
     return made
 
 
@@ -69,6 +79,23 @@ def test_a_query_answers_as_motos(
     assert seen(large_tables.query(table, *asked)) == seen(large_tables._query(table, *asked))
 
 
+@pytest.mark.parametrize("cluster", ["blue", "nobody"])
+@pytest.mark.parametrize(("comparison", "keys"), [("<=", ["1#z"]), (">", ["1#hcnual"]), (None, [])])
+@pytest.mark.parametrize(("limit", "forward"), [(None, True), (None, False), (2, True)])
+def test_a_query_of_an_index_answers_as_motos(
+    table: Table, cluster: str, comparison: str | None, keys: list[str], limit: Any, forward: bool
+) -> None:
+    values = [text(key) for key in keys]
+    asked = (text(cluster), comparison, values, limit, None, forward, None, "due")
+    conditions: Any = {
+        "hash_key_conditions": [("timer", text(cluster))],
+        "range_key_conditions": [("due", comparison, values)] if comparison else [],
+    }
+    quick = large_tables.query(table, *asked, **conditions)
+    assert seen(quick) == seen(large_tables._query(table, *asked, **conditions))
+    assert bool(quick[0]) == (cluster == "blue")
+
+
 def values() -> st.SearchStrategy[Any]:
     scalars = st.one_of(
         st.builds(lambda value: {"S": value}, st.text(max_size=5)),
@@ -86,6 +113,22 @@ def values() -> st.SearchStrategy[Any]:
         ),
         max_leaves=6,
     )
+
+
+@given(attributes=st.dictionaries(st.text(min_size=1, max_size=4), values(), max_size=4))
+def test_rows_are_measured_compared_and_copied_as_motos(attributes: dict[str, Any]) -> None:
+    row = Item(text("blue"), text("launch#1"), attributes)
+    assert large_tables.size(row) == sum(len(name.encode()) + value.size() for name, value in row.attrs.items())
+    for value in row.attrs.values():
+        assert large_tables.cast_value(value) == large_tables._value.fget(value)
+        assert large_tables.copied(value, {}).to_regular_json() == value.to_regular_json()
+
+
+def test_a_copy_of_a_list_does_not_change_with_it() -> None:
+    value = DynamoType({"L": [{"S": "a"}]})
+    copied = large_tables.copied(value, {})
+    value.value.append(text("b"))
+    assert copied.to_regular_json() == {"L": [{"S": "a"}]}
 
 
 @given(item=st.dictionaries(st.text(min_size=1, max_size=4), values(), max_size=4))
