@@ -9,7 +9,7 @@
 # make bench-scale   one pending pod → CreateFleet beside 1,000 and 10,000 pods of a real API server; ARGS="--sizes 5000/50000" for more
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
-# make bench-disruption   what consolidation saves, what it moves for that, and what deciding costs (some minutes)
+# make bench-disruption   what consolidation saves for how many evictions; ARGS="--evictions 10 30 --karpenter 100" beside Karpenter
 # make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
 # make campaign    faults in virtual time; ARGS="--steps 1000000 --seed 2" for more, docs/campaign.md says what is checked
 # make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part

@@ -1,6 +1,6 @@
 """A cluster as the planner sees it, that grows, shrinks and is consolidated without an API server."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Final
@@ -18,12 +18,22 @@ from spotwright.model.karpenter.nodepool import Budget, NodeClassReference
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.model.requirements import from_expressions
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, from_expressions
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.plan import NewNode, Plan
+from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan
 
 NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO: Final = NOW - timedelta(hours=1)
+
+
+class Launched(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that was bought, and its pods, ``namespace/name``."""
+
+    node_pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    pods: tuple[str, ...]
 
 
 class SimulatedCluster:
@@ -57,9 +67,29 @@ class SimulatedCluster:
         hosts = {pod.node_name for pod in pods}
         self._keep(pods, lambda claim: claim.node_name in hosts)
 
+    def repeat(self, times: int) -> None:
+        """The same nodes and pods so many times, under names of their own: large clusters take long to grow."""
+        copies = [_renamed(self.snapshot, number) for number in range(times)]
+        self.snapshot = msgspec.structs.replace(
+            self.snapshot,
+            pods=tuple(pod for copy in copies for pod in copy.pods),
+            nodes=tuple(node for copy in copies for node in copy.nodes),
+            nodeclaims=tuple(claim for copy in copies for claim in copy.nodeclaims),
+        )
+        self._keep(self.snapshot.pods, lambda _: True)
+
     def apply(self, found: Consolidation) -> None:
         gone = {name for move in found.moves for name in move.candidates}
         self._apply(found.plan, gone)
+
+    def replace(
+        self, gone: Collection[str], launched: Iterable[Launched], moved: Mapping[str, Collection[str]]
+    ) -> None:
+        """``gone``: Nodes; ``moved``: pods that go to Nodes, by Node."""
+        claims = {claim.node_name: claim.name for claim in self.snapshot.nodeclaims}
+        stays = tuple(NodeAssignment(name, tuple(pods)) for name, pods in moved.items())
+        plan = Plan(existing_nodes=stays, new_nodes=tuple(map(_planned, launched)))
+        self._apply(plan, {claims[name] for name in gone})
 
     def _apply(self, plan: Plan, gone: Iterable[str]) -> None:
         hosts = {pod: node.name for node in plan.existing_nodes for pod in node.pods}
@@ -79,13 +109,13 @@ class SimulatedCluster:
         self.snapshot = msgspec.structs.replace(self.snapshot, nodeclaims=claims, nodes=nodes)
         self._keep(pods, lambda claim: claim.name not in names)
 
-    def _keep(self, pods: tuple[Pod, ...], stays: object) -> None:
+    def _keep(self, pods: tuple[Pod, ...], stays: Callable[[NodeClaim], bool]) -> None:
         by_node: dict[str, list[Pod]] = {}
         for pod in pods:
             by_node.setdefault(pod.node_name, []).append(pod)
         claims = []
         for claim in self.snapshot.nodeclaims:
-            if stays(claim):  # type: ignore[operator]
+            if stays(claim):
                 seen = {labels.PODS_SEEN: pods_digest(by_node.get(claim.node_name, ()))}
                 claims.append(
                     msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=seen))
@@ -135,3 +165,39 @@ class SimulatedCluster:
             conditions=(Condition("Ready", "True"),),
         )
         return claim, node
+
+
+def _planned(launched: Launched) -> NewNode:
+    only = {labels.ZONE: launched.zone, labels.CAPACITY_TYPE: launched.capacity_type}
+    return NewNode(
+        nodepool=launched.node_pool, nodeclass="default", pods=launched.pods, instance_types=(launched.instance_type,),
+        requirements=tuple(NodeSelectorRequirement(key, Operator.IN, (value,)) for key, value in only.items()),
+        labels={}, taints=(), startup_taints=(), requests={}, price_picousd_per_hour=0,
+        capacity_type=launched.capacity_type, zones=(launched.zone,),
+    )  # fmt: skip
+
+
+def _renamed(snapshot: Snapshot, number: int) -> Snapshot:
+    """With a number before the name of each pod, Node and NodeClaim; number 0 leaves them as they are."""
+    if not number:
+        return snapshot
+
+    def about(metadata: ObjectMeta) -> ObjectMeta:
+        own = metadata.labels
+        if labels.HOSTNAME in own:
+            own = own | {labels.HOSTNAME: f"{number}-{own[labels.HOSTNAME]}"}
+        name, uid = f"{number}-{metadata.name}", f"{number}-{metadata.uid}"
+        return msgspec.structs.replace(metadata, name=name, uid=uid, labels=own)
+
+    def renamed[T: (Pod, Node, NodeClaim)](thing: T, **fields: str) -> T:
+        return msgspec.structs.replace(thing, metadata=about(thing.metadata), **fields)
+
+    return msgspec.structs.replace(
+        snapshot,
+        pods=tuple(renamed(pod, node_name=f"{number}-{pod.node_name}") for pod in snapshot.pods),
+        nodes=tuple(renamed(node, provider_id=f"{node.provider_id}-{number}") for node in snapshot.nodes),
+        nodeclaims=tuple(
+            renamed(claim, provider_id=f"{claim.provider_id}-{number}", node_name=f"{number}-{claim.node_name}")
+            for claim in snapshot.nodeclaims
+        ),
+    )

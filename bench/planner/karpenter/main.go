@@ -1,4 +1,5 @@
-// Command karpenter runs the real Karpenter scheduler on one problem and prints what it took and what it would cost.
+// Command karpenter runs the real Karpenter scheduler on one problem and prints what it took and what it would cost; or
+// the real disruption methods on a cluster, and prints the command that comes first.
 //
 // A problem is the JSON that bench/planner writes: Kubernetes objects by kind, and the name of an instance catalog.
 // Timed is what a controller does for a batch whose pods and nodes it has in memory: a copy of the nodes, NewTopology,
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -45,9 +47,14 @@ func main() {
 	path := flag.String("problem", "", "problem to solve")
 	warm := flag.String("warm", "", "problem solved once before, untimed")
 	limit := flag.Duration("limit", 0, "deadline of Solve, as the controller's 60s; 0 = none")
+	disrupt := flag.Bool("disrupt", false, "print the command that the disruption controller has next instead")
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
+	if *disrupt {
+		must(0, json.NewEncoder(os.Stdout).Encode(load(*path).disrupt()))
+		return
+	}
 	if *warm != "" {
 		load(*warm).solve(0)
 	}
@@ -64,6 +71,7 @@ type world struct {
 	pools   []*karpv1.NodePool
 	types   map[string][]*cloudprovider.InstanceType
 	daemons []*corev1.Pod
+	sets    []*appsv1.DaemonSet
 	pending []*corev1.Pod
 }
 
@@ -75,7 +83,7 @@ func settings() context.Context {
 		MinValuesPolicy:   options.MinValuesPolicyStrict,
 		IgnoreDRARequests: true,
 		CPURequests:       1000,
-		FeatureGates:      options.FeatureGates{ReservedCapacity: true},
+		FeatureGates:      options.FeatureGates{ReservedCapacity: true, SpotToSpotConsolidation: true},
 	})
 }
 
@@ -129,10 +137,14 @@ func (w *world) told(results scheduling.Results) outcome {
 		count(claim.Pods)
 		out.Price += launchPrice(claim)
 	}
+	out.PeakMB = peakMB()
+	return out
+}
+
+func peakMB() int64 {
 	var usage syscall.Rusage
 	must(0, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	out.PeakMB = usage.Maxrss / 1024
-	return out
+	return usage.Maxrss / 1024
 }
 
 func must[T any](value T, err error) T {

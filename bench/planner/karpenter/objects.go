@@ -42,6 +42,7 @@ func load(path string) *world {
 	for _, pool := range given.NodePools {
 		w.types[pool.Name] = types
 	}
+	w.sets = given.DaemonSets
 	for _, set := range given.DaemonSets {
 		w.daemons = append(w.daemons, &corev1.Pod{ObjectMeta: set.Spec.Template.ObjectMeta, Spec: set.Spec.Template.Spec})
 	}

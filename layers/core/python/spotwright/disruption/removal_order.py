@@ -27,7 +27,7 @@ from spotwright.scheduling.packing.fractional_lp import compute_shadow_prices
 RESOURCES: Final = (resources.CPU, resources.MEMORY, resources.PODS)
 ROUNDS: Final = 12
 # Pods do not fill nodes to the last byte: room is worth so much more than if they did.
-_FILLED: Final = 0.97
+FILLED: Final = 0.97
 
 
 class Removable(msgspec.Struct, frozen=True):
@@ -69,20 +69,28 @@ def order_by_surplus(
     ``snapshot``: with pods where they are planned; ``catalog``: with overlays. ``eviction_price``: what an eviction of
     cost 1 counts as, in picodollars per hour.
     """
-    daemonset_pods = build_daemonset_pods(snapshot)
-    state = build_cluster_state(snapshot, catalog, daemonset_pods)
-    free = {node.name: [max(0, node.free_capacity.get(name, 0)) for name in RESOURCES] for node in state.nodes}
-    nodes = {
-        candidate.name: _removable(candidate, free.get(candidate.node.name, [0] * len(RESOURCES)))
-        for candidate in candidates
-    }
-    spare = [sum(amounts) for amounts in zip(*free.values(), strict=True)] or [0] * len(RESOURCES)
+    nodes, spare, shapes = build_problem(candidates, snapshot, catalog)
     most = float("inf") if most_evictions is None else most_evictions
-    worth = find_worth(
-        list(nodes.values()), spare, list(_shapes(snapshot, catalog)), eviction_price=eviction_price, most=most
-    )
-    rank = {name: (-worth.surplus(node) / (1 + node.evictions), name) for name, node in nodes.items()}
+    worth = find_worth(nodes, spare, shapes, eviction_price=eviction_price, most=most)
+    rank = {
+        candidate.name: (-worth.surplus(node) / (1 + node.evictions), candidate.name)
+        for candidate, node in zip(candidates, nodes, strict=True)
+    }
     return sorted(candidates, key=lambda candidate: rank[candidate.name])
+
+
+def build_problem(
+    candidates: Sequence[Candidate], snapshot: Snapshot, catalog: Catalog, *, filled: float = FILLED
+) -> tuple[list[Removable], list[int], list[Shape]]:
+    """The candidates as nodes that can be divided, what is free in the cluster in all, and what may be bought.
+
+    ``filled``: the share of a new node's room that pods fill.
+    """
+    state = build_cluster_state(snapshot, catalog, build_daemonset_pods(snapshot))
+    free = {node.name: [max(0, node.free_capacity.get(name, 0)) for name in RESOURCES] for node in state.nodes}
+    nodes = [_removable(candidate, free.get(candidate.node.name, [0] * len(RESOURCES))) for candidate in candidates]
+    spare = [sum(amounts) for amounts in zip(*free.values(), strict=True)] or [0] * len(RESOURCES)
+    return nodes, spare, list(_shapes(snapshot, catalog, filled))
 
 
 def _removable(candidate: Candidate, free: Sequence[int]) -> Removable:
@@ -96,7 +104,7 @@ def _removable(candidate: Candidate, free: Sequence[int]) -> Removable:
     return Removable(float(candidate.price), room, float(candidate.eviction_cost))
 
 
-def _shapes(snapshot: Snapshot, catalog: Catalog) -> Iterable[Shape]:
+def _shapes(snapshot: Snapshot, catalog: Catalog, filled: float) -> Iterable[Shape]:
     """What may be bought for pods, at its lowest price in each NodePool."""
     daemonset_pods = build_daemonset_pods(snapshot)
     for template in build_templates(snapshot, catalog)[0]:
@@ -108,7 +116,7 @@ def _shapes(snapshot: Snapshot, catalog: Catalog) -> Iterable[Shape]:
                 if offering.available and template.allows(offering)
             ]
             left = resources.subtract(instance_type.allocatable, overhead)
-            room = tuple(int(left.get(name, 0) * _FILLED) for name in RESOURCES)
+            room = tuple(int(left.get(name, 0) * filled) for name in RESOURCES)
             if prices and min(room) > 0:
                 yield Shape(float(min(prices)), room)
 
