@@ -15,7 +15,7 @@ from spotwright.adapters.aws.ec2.instances import Ec2
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
 from spotwright.aws.launch import create_fleet, fleet_errors, fleet_plan
 from spotwright.aws.launch.fleet_plan import FleetPlan
-from spotwright.errors import InvalidRequest, NotFound
+from spotwright.errors import ApiError, InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, ScheduledEvent, StatusCheck
@@ -355,6 +355,11 @@ def test_one_unknown_id_keeps_all_of_a_call_from_being_terminated(world: World) 
 
 def test_an_instance_that_never_was_is_none(world: World) -> None:
     assert world.ec2.instance(NOBODY) is None
+
+
+def test_what_is_no_instance_id_is_refused(world: World) -> None:
+    with pytest.raises(ApiError, match="Invalid id"):
+        world.ec2.instance("")
 
 
 def test_tags_are_added(world: World) -> None:

@@ -1,10 +1,11 @@
 """Nodes and NodeClaims that do not belong together as they should: drained first, reported, and nothing lost."""
 
 import msgspec
+import pytest
 
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -167,6 +168,48 @@ def test_a_second_node_of_a_claim_is_reported_and_goes_with_the_instance(world: 
     world.forget_deployments()
     world.cluster.delete("nodeclaims", current(world, claim).metadata)
     assert world.run(15 * MINUTES, until=lambda: not world.claims() and not world.cluster.nodes())
+
+
+def with_provider_id(world: World, provider_id: str) -> NodeClaim:
+    """A claim of which somebody wrote that it is Initialized, without a node of that provider id."""
+    metadata = ObjectMeta(
+        "written",
+        labels={labels.NODEPOOL: "default"},
+        finalizers=(labels.FINALIZER,),
+        creation_timestamp=world.clock.now(),
+    )
+    ready = tuple(Condition(kind, "True", kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
+    reference = builders.nodepool().node_class_ref
+    stored: NodeClaim = world.cluster.put(
+        "nodeclaims", NodeClaim(metadata, reference, provider_id=provider_id, conditions=ready)
+    )
+    return stored
+
+
+def test_a_claim_whose_instance_never_was_goes_whoever_wrote_its_provider_id(world: World) -> None:
+    """Karpenter takes the last part of a provider id, whatever stands before it."""
+    with_provider_id(world, "Provider:///AZ/i-01234567890123456")
+    assert world.run(5 * MINUTES, until=lambda: not world.claims())
+
+
+@pytest.mark.parametrize("provider_id", ["somewhere", "aws:///us-east-1a/mi-0123", "i-"])
+def test_a_deleted_claim_whose_provider_id_names_no_instance_goes(world: World, provider_id: str) -> None:
+    claim = with_provider_id(world, provider_id)
+    world.run(5 * MINUTES)
+    assert current(world, claim).metadata.deletion_timestamp is None
+    world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    assert world.run(2 * MINUTES, until=lambda: not world.claims())
+
+
+def test_a_provider_id_that_was_overwritten_does_not_keep_the_instance(world: World) -> None:
+    claim = running_claim(world)
+    world.forget_deployments()
+    for pod in world.running_pods():
+        world.cluster.remove("pods", pod.key)
+    world.cluster.put("nodeclaims", msgspec.structs.replace(current(world, claim), provider_id="somewhere"))
+    world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    assert world.run(5 * MINUTES, until=lambda: not world.claims())
+    assert not world.ec2.live_instances()
 
 
 def test_a_node_that_its_claim_and_its_instance_left_behind_goes(world: World) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.errors import InvalidRequest, NotFound
+from spotwright.errors import ApiError, InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
 from spotwright.model.ec2.instance_status import InstanceStatus
@@ -206,6 +206,8 @@ class FakeEc2:
 
     def instance(self, instance_id: str) -> Instance | None:
         self._effects.before_read("ec2", "instance")
+        if not instance_id.startswith("i-"):
+            raise ApiError(f'Invalid id: "{instance_id}"', code="InvalidInstanceID.Malformed")
         return next((instance for instance in self._visible() if instance.id == instance_id), None)
 
     def unhealthy_instances(self) -> tuple[InstanceStatus, ...]:

@@ -62,6 +62,7 @@ def is_ephemeral(taint: Taint) -> bool:
 
 
 def instance_id(provider_id: str) -> str:
-    """``i-…`` of ``aws:///zone/i-…``; "" when there is none."""
-    last = provider_id.rsplit("/", 1)[-1]
-    return last if provider_id.startswith("aws://") and last.startswith("i-") else ""
+    """``i-…`` of ``aws:///zone/i-…``; "" when there is none. As in Karpenter, anything may stand before ``://``."""
+    _, separator, path = provider_id.partition("://")
+    last = path.rsplit("/", 1)[-1]
+    return last if separator and last.startswith("i-") and last != "i-" else ""

@@ -14,7 +14,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition, parse_time
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.quoting import quote
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -91,15 +91,16 @@ def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetim
 
 def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
     """The claim's instance by a direct read, and whether it is certain that it is terminated."""
-    if not claim.provider_id:
+    if not instance_id(claim.provider_id):
         return _find_unassigned_instance(ports, claim)
     return read_instance(ports, claim, now)
 
 
 def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Instance | None, bool]:
-    """The instance of a claim that never received one: its launch may have launched one all the same.
+    """The instance of a claim that names none: its launch may have launched one all the same.
 
-    Of the launch's instances without a claim, it is the one that would have been assigned to the claim.
+    It is the one that was assigned to the claim, or else, of the launch's instances without a claim, the one that would
+    have been.
     """
     if not release_claim(ports, claim):
         return None, False
@@ -117,6 +118,9 @@ def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Insta
     if not existing:
         return None
     row = ports.state.launch(launch)
+    own = existing.get(row.instances.get(claim.name, "")) if row else None
+    if own is not None:
+        return own
     # Only the row says which claims the launch has; without it, all claims are listed.
     claims = tuple(claims_by_name(ports, row.claims).values()) if row else ports.cluster.nodeclaims()
     assigned = assigned_instances(ports, existing.values(), claims) | set(row.instances.values() if row else ())
