@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.scheduling.packing.fractional_lp import FractionalPacking
+from spotwright.scheduling.packing.fractional_lp import FractionalPacking, compute_shadow_prices
 
 type Amounts = list[int]
 
@@ -49,3 +49,14 @@ def test_another_demand_costs_the_same_whichever_it_is_worked_out_from(
     asked = [amount + 1 for amount in demand]
     expected = mixture(other_amounts, offered).cost(other_amounts)
     assert mixture(asked, offered).cost(other_amounts) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
+
+
+@given(amounts, shapes, st.integers(1, 90))
+def test_the_same_shape_at_higher_prices_changes_nothing(
+    demand: Amounts, offered: list[tuple[Amounts, int]], more: int
+) -> None:
+    dearer = [(room, price + more) for room, price in offered]
+    rooms, prices = zip(*offered, *dearer, strict=True)
+    worth = compute_shadow_prices(demand, rooms, [float(price) for price in prices])
+    cost = mixture(demand, offered).cost(demand)
+    assert sum(map(mul, worth, demand)) == pytest.approx(cost, rel=CLOSE, abs=CLOSE)

@@ -4,21 +4,32 @@
 dense primal simplex on the dual, which has one column per resource and so stays small.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 
 _EPSILON = 1e-12
 _PIVOTS = 60
 
 
 def compute_shadow_prices(
-    demand: Sequence[int], capacities: Sequence[Sequence[int]], prices: Sequence[float]
+    demand: Sequence[int], capacities: Iterable[Sequence[int]], prices: Iterable[float]
 ) -> list[float]:
     """Price of one unit of each resource; 0 for a resource that is not requested, or not scarce.
 
-    ``capacities[k]`` and ``prices[k]`` belong to offering k. No offering holds more than its price is worth:
-    shadow_prices · capacities[k] ≤ prices[k].
+    ``capacities`` and ``prices`` are of the same offerings. No offering holds more than its price is worth:
+    shadow_prices · capacity ≤ price.
     """
-    return FractionalPacking(demand, capacities, prices).shadow_prices
+    cheapest = cheapest_by_capacity(zip(map(tuple, capacities), prices, strict=True))
+    return FractionalPacking(demand, list(cheapest), list(cheapest.values())).shadow_prices
+
+
+def cheapest_by_capacity(offerings: Iterable[tuple[tuple[int, ...], float]]) -> dict[tuple[int, ...], float]:
+    """The lowest price of each capacity: with the same capacity nothing dearer is bought, in fractions or not."""
+    cheapest: dict[tuple[int, ...], float] = {}
+    for capacity, price in offerings:
+        if price < cheapest.get(capacity, inf):
+            cheapest[capacity] = price
+    return cheapest
 
 
 class FractionalPacking:

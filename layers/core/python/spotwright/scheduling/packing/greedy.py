@@ -85,8 +85,9 @@ class GreedyPacker:
             zonal_offerings.setdefault(key, []).append(i)
         self.zonal_offerings = list(zonal_offerings.values())
         self.offering_bits = sum(1 << i for i in offerings)
-        # Zones seldom differ in either.
-        self.capacities_and_prices = list(dict.fromkeys(map(self._capacity_and_price, offerings)))
+        # Zones seldom differ in either, and where they differ in the price the dearer one is no part of a solution.
+        cheapest = fractional_lp.cheapest_by_capacity(map(self._capacity_and_price, offerings))
+        self.capacities_and_prices = list(cheapest.items())
         self.most_limited_class, self.host_cap = self._class_needing_most_hosts()
         self.fractional_packing = fractional_lp.FractionalPacking(
             [*self.demand, self._hosts_needed()],

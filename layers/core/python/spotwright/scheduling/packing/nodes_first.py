@@ -130,10 +130,7 @@ class _Replacement:
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
         self.parts: tuple[tuple[int, int], ...] = ()
         released = self.release(pods)[0]
-        self.usable = usable_room(problem, pods | released)
-        self.resource_prices, self.lower_bound = self._find_prices(released)
-        if packing.cost(self.offering_index) > self.lower_bound * _CLOSE_ENOUGH:
-            self._choose_parts(released)
+        self._find_prices(released, usable_room(problem, pods | released))
         self._choose_nodes()
 
     def release(self, pods: Counter[int]) -> tuple[Counter[int], dict[int, dict[int, int]]]:
@@ -170,15 +167,15 @@ class _Replacement:
     def _room(self, offering: int, usable: UsableRoom) -> Vector:
         """Usable capacity, its whole parts, and one host if it may hold pods that need hosts of their own."""
         free_capacity = usable.of(offering, self.offering_index.pool_type_of[offering].free_capacity)
+        return self._in_parts(offering, free_capacity)
+
+    def _in_parts(self, offering: int, free_capacity: Vector) -> Vector:
         parts = [free_capacity[dimension] // part for dimension, part in self.parts]
         return (*free_capacity, *parts, self.host_offerings >> offering & 1)
 
     def _demand(self, pods: Mapping[int, int]) -> Vector:
         """What the pods request together, and the hosts that the class needs that needs most."""
-        demand, hosts, sizes = [0] * len(self.offering_index.dimensions), 0, self.problem.items.sizes
-        parts = [
-            sum([sizes[j][dimension] // part * count for j, count in pods.items()]) for dimension, part in self.parts
-        ]
+        demand, hosts, parts = [0] * len(self.offering_index.dimensions), 0, self._parts_requested(pods)
         for j, count in pods.items():
             for d, amount in self.problem.items.needs[j]:
                 demand[d] += amount * count
@@ -186,6 +183,12 @@ class _Replacement:
             if host_constraint is not None and host_constraint.max_per_host:
                 hosts = max(hosts, -(-count // host_constraint.max_per_host))
         return (*demand, *parts, hosts)
+
+    def _parts_requested(self, pods: Mapping[int, int]) -> list[int]:
+        sizes = self.problem.items.sizes
+        return [
+            sum([sizes[j][dimension] // part * count for j, count in pods.items()]) for dimension, part in self.parts
+        ]
 
     def find_demands(self, pods: Mapping[int, int]) -> tuple[list[int], list[Vector]]:
         """The sets of offerings that some pods are limited to, and what these request; last that of all pods.
@@ -225,16 +228,28 @@ class _Replacement:
             union |= mask
         return [*sorted({mask for mask, _ in found} - {union}, key=lambda mask: (mask.bit_count(), mask)), union]
 
-    def _find_prices(self, pods: Mapping[int, int]) -> tuple[list[list[float]], float]:
-        """Resource prices for these pods, and what the pods cost no less than."""
+    def _find_prices(self, pods: Mapping[int, int], usable: UsableRoom) -> None:
+        """Find what these pods cost no less than, and resource prices: shadow prices of the whole demand, and of its
+        cpu and its memory alone, for what is left of a demand.
+        """
+        pool_type_of = self.offering_index.pool_type_of
+        free_capacities = [usable.of(offering, pool_type_of[offering].free_capacity) for offering in self.candidates]
         demand = self.find_demands(pods)[1][-1]
-        resource_prices = self._find_resource_prices(demand)
-        return resource_prices, sum(map(mul, demand, resource_prices[0]))
+        self.lower_bound = self._cost_in_fractions(demand, free_capacities)
+        if self.packing.cost(self.offering_index) > self.lower_bound * _CLOSE_ENOUGH:
+            self._choose_parts(pods, demand, free_capacities)
+        demand = (*demand[:-1], *self._parts_requested(pods), demand[-1])
+        alone = [
+            tuple([amount if d == dimension else 0 for d, amount in enumerate(demand)])
+            for dimension in (CPU_DIMENSION, MEMORY_DIMENSION)
+        ]
+        self.resource_prices = [self._shadow_prices(amounts, free_capacities) for amounts in (demand, *alone)]
 
-    def _choose_parts(self, pods: Mapping[int, int]) -> None:
+    def _choose_parts(self, pods: Mapping[int, int], demand: Vector, free_capacities: Sequence[Vector]) -> None:
         """Count cpu and memory also in whole parts of the size of some pod where that shows that the pods cost more.
 
-        A node has no use for what it has beyond whole parts: of 7.9 cores, pods of 1 and 4 cores use 7.
+        A node has no use for what it has beyond whole parts: of 7.9 cores, pods of 1 and 4 cores use 7. ``demand``,
+        ``free_capacities``: without parts.
         """
         for dimension in (CPU_DIMENSION, MEMORY_DIMENSION):
             requested = Counter[int]()
@@ -243,22 +258,23 @@ class _Replacement:
             before, least = self.parts, self.lower_bound * _WORTHWHILE_PART
             for part, _ in sorted(requested.items(), key=lambda item: (-item[1], item[0]))[:_MOST_PARTS]:
                 tried, self.parts = self.parts, (*before, (dimension, part or 1))
-                resource_prices, lower_bound = self._find_prices(pods)
+                in_parts = (*demand[:-1], *self._parts_requested(pods), demand[-1])
+                lower_bound = self._cost_in_fractions(in_parts, free_capacities)
                 self.work_units += _UNITS_PER_PART
                 if lower_bound > least:
-                    self.resource_prices, self.lower_bound, least = resource_prices, lower_bound, lower_bound
+                    self.lower_bound, least = lower_bound, lower_bound
                 else:
                     self.parts = tried
 
-    def _find_resource_prices(self, demand: Vector) -> list[list[float]]:
-        """Shadow prices: of the whole demand, and of its cpu and its memory alone, for what is left of a demand."""
-        rooms = [self._room(offering, self.usable) for offering in self.candidates]
-        prices = [float(self._price(offering)) for offering in self.candidates]
-        alone = [
-            tuple([amount if d == dimension else 0 for d, amount in enumerate(demand)])
-            for dimension in (CPU_DIMENSION, MEMORY_DIMENSION)
-        ]
-        return [fractional_lp.compute_shadow_prices(amounts, rooms, prices) for amounts in (demand, *alone)]
+    def _cost_in_fractions(self, demand: Vector, free_capacities: Sequence[Vector]) -> float:
+        cost: float = sum(map(mul, demand, self._shadow_prices(demand, free_capacities)))
+        return cost
+
+    def _shadow_prices(self, demand: Vector, free_capacities: Sequence[Vector]) -> list[float]:
+        """``free_capacities``: of the candidates, without parts."""
+        rooms = map(self._in_parts, self.candidates, free_capacities)
+        prices = map(float, map(self._price, self.candidates))
+        return fractional_lp.compute_shadow_prices(demand, rooms, prices)
 
     def _choose_nodes(self) -> None:
         """Take the nodes that waste most."""
