@@ -56,6 +56,19 @@ def test_a_limit_that_the_cheapest_plan_keeps_changes_nothing() -> None:
     assert shown(plan) == shown(planned(*waiting, types=(CHEAP, DENSE)))
 
 
+def test_a_pod_that_fits_on_no_type_takes_nothing_of_a_limit() -> None:
+    waiting = pods(8, cpu=1)
+    plan = planned(*waiting, pod("huge", cpu=100), pools=(pool(limits={"cpu": "12"}),), types=(CHEAP, DENSE))
+    assert set(why(plan)) == {"default/huge"}
+    assert shown(plan) == shown(planned(*waiting, types=(CHEAP, DENSE)))
+
+
+def test_of_more_pods_than_a_limit_has_room_for_as_many_are_placed_as_fit() -> None:
+    plan = planned(*pods(20, cpu=1), pools=(pool(limits={"cpu": "16"}),), types=(CHEAP, DENSE))
+    assert len(why(plan)) == 4
+    assert shown(plan) == ["dense x 8"] * 2
+
+
 def test_pods_of_different_zones_share_a_limit() -> None:
     limited = pool(limits={"cpu": "16"})
     waiting = [one for zone in ("z1", "z2") for one in pods(8, f"in-{zone}", 1, node_affinity=((zone_is(zone),),))]

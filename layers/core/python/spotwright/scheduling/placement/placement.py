@@ -150,6 +150,14 @@ class Placement:
             for key in pending_class.pod_keys
         ]
 
+    def has_offerings(self, pending_class: PendingClass) -> bool:
+        """Whether a node could be bought for a pod of the class, limits and other pods aside."""
+        return any(
+            group.compatible_offerings(pending_class.pod_requirements)
+            & group.offering_index.by_capacity.with_room(pending_class.size)
+            for group in self.weight_groups
+        )
+
     def unplaced_pods(self) -> set[str]:
         """Pods without a place, by key."""
         return {key for pending_class in self.pending for key in pending_class.pod_keys}

@@ -103,11 +103,7 @@ def _relax_impossible(placement: Placement, pending_class: PendingClass) -> None
 
 def _some_node_meets(placement: Placement, pending_class: PendingClass) -> bool:
     """Whether a node that exists or could be bought meets the pod's requirements, other pods aside."""
-    if any(
-        group.compatible_offerings(pending_class.pod_requirements)
-        & group.offering_index.by_capacity.with_room(pending_class.size)
-        for group in placement.weight_groups
-    ):
+    if placement.has_offerings(pending_class):
         return True
     admission = NodeAdmission([pending_class])
     return any(admission.admitted_classes(existing_node.state_node) for existing_node in placement.existing_nodes)

@@ -29,11 +29,18 @@ _MAX_RETRIES = 3
 
 
 def find_best_placement(
-    context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate], limit_policy: LimitPolicy
+    context: PlanningContext,
+    pods: Sequence[Pod],
+    templates: Sequence[NodeClaimTemplate],
+    limit_policy: LimitPolicy,
+    budget: int,
 ) -> Placement:
-    """The best placement on the nodes of these templates, all pods at once."""
-    placement = place_in_batches(context, [pods], templates, limit_policy, context.settings.work_units)
-    return retry_unplaced_first(context, pods, templates, placement, limit_policy, context.settings.work_units)
+    """The best placement on the nodes of these templates, all pods at once.
+
+    ``budget``: units of work for packing, in each attempt.
+    """
+    placement = place_in_batches(context, [pods], templates, limit_policy, budget)
+    return retry_unplaced_first(context, pods, templates, placement, limit_policy, budget)
 
 
 def retry_unplaced_first(

@@ -39,14 +39,39 @@ type UnitPrices = dict[str, dict[str, float]]
 def find_best_placement(
     context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate]
 ) -> Placement:
-    """The best placement on the nodes of these templates."""
+    """The best placement on the nodes of these templates.
+
+    Where what the pods request in sum says that limits leave some of them, what all would cost without limits is only
+    asked for the price of what is scarce, with little work.
+    """
+    work_units = context.settings.work_units
     if not any(template.nodepool.limits for template in templates):
-        return best_placement.find_best_placement(context, pods, templates, ENFORCED)
-    unlimited = best_placement.find_best_placement(context, pods, templates, IGNORED)
+        return best_placement.find_best_placement(context, pods, templates, ENFORCED, work_units)
+    if _requests_exceed_limits(context, pods, templates):
+        unlimited = best_placement.find_best_placement(context, pods, templates, IGNORED, work_units // _ATTEMPT_SHARE)
+        limit_search = _LimitSearch(context, pods, templates, unlimited)
+        if limit_search.leaves_pods:
+            return limit_search.find()
+    unlimited = best_placement.find_best_placement(context, pods, templates, IGNORED, work_units)
     unlimited.count_limits()
     if _keeps_limits(unlimited):
         return unlimited
     return _LimitSearch(context, pods, templates, unlimited).find()
+
+
+def _requests_exceed_limits(
+    context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate]
+) -> bool:
+    """Whether limits leave no room for the sum of what those pods request for which there is a type."""
+    placement = Placement(context, [pods], templates)
+    placeable = {
+        key
+        for pending_class in placement.pending
+        if pending_class.can_be_placed and placement.has_offerings(pending_class)
+        for key in pending_class.pod_keys
+    }
+    placeable_pods = [pod for pod in pods if pod.key in placeable]
+    return count_fewest_left(placement.weight_groups, context.cluster_state.nodes, placeable_pods) > 0
 
 
 def _keeps_limits(placement: Placement) -> bool:
@@ -86,6 +111,7 @@ class _LimitSearch:
         templates: Sequence[NodeClaimTemplate],
         unlimited: Placement,
     ) -> None:
+        unlimited.count_limits()
         self._context = context
         self._pods = pods
         self._templates = templates
@@ -101,6 +127,8 @@ class _LimitSearch:
         self._scarce = _unit_prices(unlimited, lambda times: float(times > 1))
         self._limited = _unit_prices(unlimited, lambda times: min(times, 1.0))
         self._policies: dict[float, LimitPolicy] = {}
+        # Attempts that were made, and whether they placed all pods; the policies, so that their ids stay their own.
+        self._attempts: dict[object, tuple[LimitPolicy, bool]] = {}
         # What an attempt with all pods at once had to place one by one: under another price the next one does too.
         self._sequential_keys = frozenset[str]()
         self._work_units = unlimited.work_units
@@ -119,6 +147,11 @@ class _LimitSearch:
         if not self._is_settled:
             self._try_orders()
         return self._finished()
+
+    @property
+    def leaves_pods(self) -> bool:
+        """Whether limits leave pods without a place whichever nodes there are."""
+        return self._fewest_left > 0
 
     @property
     def _is_settled(self) -> bool:
@@ -171,21 +204,29 @@ class _LimitSearch:
 
     def _is_enough(self, pressure: int) -> bool:
         """Whether all pods have a place with the price for limits of this place in the list."""
-        return self._places_all(self._try([self._pods], self._policy(_PRESSURES[pressure])))
+        return self._try([self._pods], self._policy(_PRESSURES[pressure]))
 
-    def _try(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> Placement:
-        """Place the batches with little work; the placement counts if it keeps the limits and is better than before."""
+    def _try(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> bool:
+        """Place the batches with little work; the placement counts if it keeps the limits and is better than before.
+
+        Whether all pods have a place that have one without limits.
+        """
         return self._place(batches, policy, self._context.settings.work_units // _ATTEMPT_SHARE)
 
-    def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> Placement:
+    def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> bool:
         is_whole = len(batches) == 1
         keys = self._sequential_keys if is_whole else frozenset[str]()
+        attempt = (tuple([tuple([pod.key for pod in batch]) for batch in batches]), id(policy), budget, keys)
+        if attempt in self._attempts:
+            return self._attempts[attempt][1]
         placement = best_placement.place_in_batches(self._context, batches, self._templates, policy, budget, keys)
         if is_whole:
             self._sequential_keys = frozenset(placement.sequential_keys)
         self._work_units += placement.work_units
         self._consider(placement, batches, policy, budget)
-        return placement
+        places_all = placement.unplaced_pods() <= self._unplaceable and _keeps_limits(placement)
+        self._attempts[attempt] = policy, places_all
+        return places_all
 
     def _give_up_preferences(self) -> None:
         """Without preferences, such as zones to spread over, pods need fewer nodes."""
@@ -204,10 +245,6 @@ class _LimitSearch:
             candidate = _Candidate(placement, batches, policy, self._rank(placement, policy), budget)
             if self._best is None or candidate.rank < self._best.rank:
                 self._best = candidate
-
-    def _places_all(self, placement: Placement) -> bool:
-        """Whether all pods that have a place without limits have one within them."""
-        return placement.unplaced_pods() <= self._unplaceable and _keeps_limits(placement)
 
     def _violates_order(self, placement: Placement) -> bool:
         blocked, unplaced = set(placement.pods_blocked_by_limits()), placement.unplaced_pods()
