@@ -21,9 +21,10 @@ from layers.core.build import ROOT
 _WHOLE_PROCESSOR_MB = 1769
 _BATCH = 10
 #: Queues besides a function's own that wake it, and how many of their batches run at once: notices of interruptions
-#: leave two minutes, and wait behind no other work of `lifecycle`.
+#: leave two minutes, and wait behind no other work of `lifecycle`. While two of them plan and gather notices, others
+#: launch what was planned.
 FURTHER_QUEUES = {"notices": "lifecycle"}
-_FURTHER_CONCURRENCY = 2
+_FURTHER_CONCURRENCY = 4
 
 
 @dataclass(frozen=True, slots=True)

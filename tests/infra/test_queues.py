@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from infra.functions import FURTHER_QUEUES, QUEUE_FUNCTIONS
+from spotwright.workflows.install.preflight.account import NEEDED_CONCURRENCY
 from tests.infra.template import Template, statements
 
 
@@ -59,6 +60,10 @@ def test_a_failed_message_is_reported_alone_and_batches_are_bounded(template: Te
     for feed in template.of("AWS::Lambda::EventSourceMapping").values():
         assert feed["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert feed["ScalingConfig"]["MaximumConcurrency"] >= 2
+
+
+def test_preflight_asks_for_as_many_functions_at_once_as_the_queues_wake(template: Template) -> None:
+    assert sum(feed["ScalingConfig"]["MaximumConcurrency"] for feed in _feeds(template)) == NEEDED_CONCURRENCY
 
 
 def test_every_queue_refuses_what_does_not_come_over_tls(template: Template) -> None:

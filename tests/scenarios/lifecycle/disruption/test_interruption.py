@@ -37,7 +37,8 @@ def test_the_replacement_is_asked_for_before_the_first_eviction() -> None:
     warn(world, claim)
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
     acts = [f"{effect.port}.{effect.action}" for effect in world.effects.log[began:]]
-    assert acts.index("ec2.create_fleet") < acts.index("cluster.set_taints") < acts.index("cluster.evict")
+    assert acts.index("state.commit") < acts.index("cluster.set_taints") < acts.index("cluster.evict")
+    assert acts.index("ec2.create_fleet") < acts.index("cluster.evict")
     reasons = {event.reason for event in world.cluster.events}
     assert {"SpotInterrupted", "Evicted"} <= reasons
 

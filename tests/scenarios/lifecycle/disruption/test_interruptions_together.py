@@ -5,6 +5,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import pairwise
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import interruptions
 from spotwright.workflows.lifecycle.interruptions import ALL
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -173,6 +175,82 @@ def test_a_batch_of_notices_reads_the_cluster_once(monkeypatch: pytest.MonkeyPat
     assert read["pods"] == read["nodes"] == 1
     # To find the claims of the instances, for the snapshot, and for the launch.
     assert read["nodeclaims"] <= 3
+
+
+def test_notices_that_come_while_instances_are_launched_are_planned_before(world_of_two: World) -> None:
+    """CreateFleet takes seconds; the plan of the second notice does not wait for it."""
+    world = world_of_two
+    first, second = world.claims()
+    for claim in (first, second):
+        warn(world, claim)
+        lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
+    assert len(decisions(world, "interrupt")) == 2
+    fleets = len(world.effects.select("ec2", "create_fleet"))
+    launches = bells_of(world, "launch")
+    assert len(launches) == 2
+    lifecycle(world.ports, launches, now=world.clock.now())
+    assert len(world.effects.select("ec2", "create_fleet")) == fleets + 2
+
+
+def test_launches_of_a_batch_do_not_wait_for_each_other(world_of_two: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor for the notices that came with them."""
+    world = world_of_two
+    for claim in world.claims():
+        warn(world, claim)
+        lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
+    together, create_fleet, step_notices = Barrier(3, timeout=60), world.ec2.create_fleet, interruptions.step_notices
+
+    def launch(request: Any) -> Any:
+        together.wait()
+        return create_fleet(request)
+
+    def step(*arguments: Any, **more: Any) -> None:
+        together.wait()
+        step_notices(*arguments, **more)
+
+    monkeypatch.setattr(world.ec2, "create_fleet", launch)
+    monkeypatch.setattr(interruptions, "step_notices", step)
+    fleets = len(world.effects.select("ec2", "create_fleet"))
+    bells = [*bells_of(world, "launch"), Doorbell(world.cluster.name, "notice", ALL)]
+    lifecycle(world.ports, bells, now=world.clock.now())
+    assert len(world.effects.select("ec2", "create_fleet")) == fleets + 2
+
+
+def test_one_launch_that_fails_does_not_keep_those_of_its_batch(
+    world_of_two: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of_two
+    for claim in world.claims():
+        warn(world, claim)
+        lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
+    fleets = len(world.effects.select("ec2", "create_fleet"))
+    launches = bells_of(world, "launch")
+    create_fleet, failing = world.ec2.create_fleet, iter([RuntimeError("broken")])
+
+    def fail_once(request: Any) -> Any:
+        for failure in failing:
+            raise failure
+        return create_fleet(request)
+
+    monkeypatch.setattr(world.ec2, "create_fleet", fail_once)
+    failed = step_doorbells(world.ports, launches, now=world.clock.now())
+    assert len(failed) == 1
+    assert set(failed) < set(launches)
+    assert len(world.effects.select("ec2", "create_fleet")) == fleets + 1
+
+
+@pytest.fixture
+def world_of_two() -> World:
+    world = running(2)
+    world.doorbells.messages.clear()
+    return world
+
+
+def bells_of(world: World, kind: str) -> list[Doorbell]:
+    """The doorbells of a kind that wait in the queue for notices, which holds none of them afterwards."""
+    waiting = world.doorbells.messages_of("notices", kind)
+    world.doorbells.messages = [message for message in world.doorbells.messages if message not in waiting]
+    return [message.doorbell for message in waiting]
 
 
 def test_what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first() -> None:

@@ -89,6 +89,21 @@ def test_one_fleet_request_buys_all_equal_nodes(world: World) -> None:
     assert len({claim.provider_id for claim in world.claims()}) == 4
 
 
+def test_create_fleet_does_not_wait_for_its_new_claims_to_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_fleet, read = world.ec2.create_fleet, list[int]()
+
+    def count(request: Any) -> Any:
+        read.append(world.effects.reads["cluster", "nodeclaim"])
+        return create_fleet(request)
+
+    monkeypatch.setattr(world.ec2, "create_fleet", count)
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 4)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 4)
+    assert read == [0]
+
+
 @pytest.mark.parametrize("error", [Unavailable("no answer"), Throttled("slow down", code="RequestLimitExceeded")])
 @pytest.mark.parametrize("acted", [False, True])
 def test_a_fleet_call_without_an_answer_is_repeated_and_buys_once(

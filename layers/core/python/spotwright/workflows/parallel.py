@@ -9,15 +9,15 @@ from typing import Final
 CALLS_AT_ONCE: Final = 10
 
 
-def in_parallel[T, R](work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """``work`` of every item, in the items' order, in the caller's context.
+def in_parallel[T, R](work: Callable[[T], R], items: Iterable[T], *, at_once: int = CALLS_AT_ONCE) -> list[R]:
+    """``work`` of every item, in the items' order, in the caller's context, ``at_once`` at the same time.
 
     After a failure nothing more is begun, and it is raised.
     """
     waiting = tuple(items)
     if len(waiting) < 2:
         return [work(item) for item in waiting]
-    with ThreadPoolExecutor(min(CALLS_AT_ONCE, len(waiting))) as threads:
+    with ThreadPoolExecutor(min(at_once, len(waiting))) as threads:
         calls = [threads.submit(copy_context().run, work, item) for item in waiting]
         try:
             for call in as_completed(calls):

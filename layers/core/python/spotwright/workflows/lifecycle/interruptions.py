@@ -5,7 +5,7 @@ Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the cla
 pods first, and delete when the nodes that take them are Initialized or the deadline forces it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -28,7 +28,11 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
-from spotwright.workflows.account import offering_health_store
+from spotwright.workflows.account.offering_health_store import (
+    record_interruption,
+    record_rebalance,
+    record_reservation_loss,
+)
 from spotwright.workflows.lifecycle.actions import (
     claims_of_instances,
     cordon,
@@ -40,7 +44,6 @@ from spotwright.workflows.lifecycle.actions import (
 )
 from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
-from spotwright.workflows.lifecycle.launch.phases import proceed
 from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import planner_at_work, time_budget
@@ -121,7 +124,7 @@ def step_notices(
 
 
 def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:
-    """Replace the nodes of these notices: buy, then taint, then tell.
+    """Replace the nodes of these notices: have launched, then taint, then tell.
 
     While another invocation replaces nodes of this cluster, nothing is read or written: what that one decides is seen
     when it has ended, and one doorbell is enough for all new notices.
@@ -312,7 +315,7 @@ def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: 
 def _replace(
     ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft
 ) -> ApiError | None:
-    """Commit a decision for the pods of these nodes and launch its instances; why it failed, if it did."""
+    """Commit a decision for the pods of these nodes and ring for its launches; why it failed, if it did."""
     try:
         _mark_offerings(ports, nodes)
         _decide(ports, nodes, now, seconds_left)
@@ -328,9 +331,11 @@ def _replace(
 
 
 def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
-    """Act on what is committed; whether a launch began."""
-    buy = partial(proceed, ports, now=now)
-    return act_on_decisions(ports, now=now, buy=buy, seconds_left=seconds_left, queue="notices")
+    """Act on what is committed; whether there are launches to begin.
+
+    Other invocations launch: CreateFleet takes seconds, in which notices that came meanwhile can be planned for.
+    """
+    return act_on_decisions(ports, now=now, buy=None, seconds_left=seconds_left, queue="notices")
 
 
 def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> None:
@@ -462,12 +467,12 @@ def _mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None
             left[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
         elif node.notice.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
             reservations[reservation] = at
-    for (instance_type, zone), at in pools.items():
-        offering_health_store.record_interruption(ports.state, instance_type, zone, now_ms=at)
-    for (instance_type, zone), at in left.items():
-        offering_health_store.record_rebalance(ports.state, instance_type, zone, now_ms=at)
-    for reservation, at in reservations.items():
-        offering_health_store.record_reservation_loss(ports.state, reservation, now_ms=at)
+    records: list[Callable[[], None]] = [
+        *(partial(record_interruption, ports.state, *pool, now_ms=at) for pool, at in pools.items()),
+        *(partial(record_rebalance, ports.state, *pool, now_ms=at) for pool, at in left.items()),
+        *(partial(record_reservation_loss, ports.state, id, now_ms=at) for id, at in reservations.items()),
+    ]
+    in_parallel(lambda record: record(), records)
 
 
 def _record_event(ports: LifecyclePorts, claim: NodeClaim, event: Event, now: datetime) -> None:

@@ -20,6 +20,7 @@ from spotwright.workflows.lifecycle.status.nodeoverlays import update_nodeoverla
 from spotwright.workflows.lifecycle.termination.absence import check_instance
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -31,7 +32,11 @@ DOORBELL_KINDS: Final = (
 # Of an error in a log line: it may quote a whole object.
 _SHOWN_CHARACTERS: Final = 500
 # Lower numbers first. Orphaned instances come last: little time passes between their check and their termination.
-_URGENCY: Final = {"decision": 1, "launch": 2, "command": 3, "instance": 10}
+_URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
+# What instances are bought by: steps that mostly wait for the API server and for EC2, so that they are taken side by
+# side. Each makes up to ten calls at once itself.
+_BUYING: Final = frozenset({"notice", "launch"})
+_BUYING_AT_ONCE: Final = 5
 
 
 def lifecycle(
@@ -47,23 +52,24 @@ def step_doorbells(
 ) -> dict[Doorbell, Exception]:
     """Handle the doorbells of one cluster, urgent ones first, each object once; then terminate instances together.
 
-    All notices are handled together, before anything else, and all commands. A doorbell for which there is no time is
-    rung again. One that fails does not keep the others: the answer is which failed, and why. Doorbells for further
-    steps are sent together at the end.
+    All notices are handled together, and all commands. Notices and launches come before anything else, side by side: no
+    instance is bought later because another one is. A doorbell for which there is no time is rung again. One that fails
+    does not keep the others: the answer is which failed, and why. Doorbells for further steps are sent together at the
+    end.
     """
     rung = tuple(bells)
     failures: dict[tuple[str, str], Exception] = {}
     to_terminate: list[InstanceTermination] = []
     terminating: list[Doorbell] = []
     distinct = _distinct(rung)
-    notices = [bell for bell in distinct if bell.kind == "notice"]
-    if notices:
-        failures |= _step_notices(ports, notices, now=now, seconds_left=seconds_left)
-    waiting = [bell for bell in distinct if bell.kind != "notice"]
     gathering = GatheringPorts(ports, GatheredDoorbells(ports.doorbells))
+    buying = [bell for bell in distinct if bell.kind in _BUYING and (bell.kind == "notice" or _has_time(seconds_left))]
+    for failed in _step_buying(gathering, buying, now=now, seconds_left=seconds_left):
+        failures |= failed
+    waiting = [bell for bell in distinct if bell not in buying]
     for _, group in groupby(waiting, key=lambda bell: bell.kind if bell.kind == "command" else bell):
         bells_of_step = tuple(group)
-        if seconds_left is not None and seconds_left() < LAST_SECONDS:
+        if not _has_time(seconds_left):
             postponed = waiting[waiting.index(bells_of_step[0]) :]
             _postpone(ports, postponed)
             waiting = waiting[: -len(postponed)]
@@ -80,14 +86,33 @@ def step_doorbells(
         gathering.doorbells.send()
     except ApiError as failure:
         # Whose doorbell was lost is not known: every step is taken again, which changes nothing that is done.
-        _log_failure("doorbells", ", ".join(bell.key for bell in waiting), failure)
-        failures = {(bell.kind, bell.key): failure for bell in waiting} | failures
+        stepped = [bell for bell in (*buying, *waiting) if bell.kind != "notice"]
+        _log_failure("doorbells", ", ".join(bell.key for bell in stepped), failure)
+        failures = {(bell.kind, bell.key): failure for bell in stepped} | failures
     # In the order in which they failed; doorbells of an object that differ in their number fail together.
     return {bell: failure for key, failure in failures.items() for bell in rung if (bell.kind, bell.key) == key}
 
 
+def _has_time(seconds_left: SecondsLeft) -> bool:
+    return seconds_left is None or seconds_left() >= LAST_SECONDS
+
+
+def _step_buying(
+    ports: GatheringPorts, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft
+) -> list[dict[tuple[str, str], Exception]]:
+    """All notices together, each launch alone; which failed of each, and why."""
+
+    def step(bells_of_step: tuple[Doorbell, ...]) -> dict[tuple[str, str], Exception]:
+        if bells_of_step[0].kind == "notice":
+            return _step_notices(ports.ports, bells_of_step, now=now, seconds_left=seconds_left)
+        return _step(ports, bells_of_step, [], now=now, seconds_left=seconds_left)
+
+    groups = groupby(bells, key=lambda bell: bell.kind if bell.kind == "notice" else bell)
+    return in_parallel(step, [tuple(group) for _, group in groups], at_once=_BUYING_AT_ONCE)
+
+
 def _step_notices(
-    ports: LifecyclePorts, bells: list[Doorbell], *, now: datetime, seconds_left: SecondsLeft
+    ports: LifecyclePorts, bells: tuple[Doorbell, ...], *, now: datetime, seconds_left: SecondsLeft
 ) -> dict[tuple[str, str], Exception]:
     """All notices together, which fail together."""
     # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.

@@ -4,7 +4,7 @@ Rows are created side by side, and each once, so that an invocation goes on wher
 state table refuses would be refused again: it is set aside, its pods are planned again, and later decisions go on.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
@@ -36,17 +36,18 @@ def act_on_decisions(
     ports: LifecyclePorts,
     *,
     now: datetime,
-    buy: Callable[[LaunchRow], None],
+    buy: Callable[[LaunchRow], None] | None,
     seconds_left: SecondsLeft = None,
     queue: str = "lifecycle",
 ) -> bool:
     """Write the rows of every committed decision, oldest first; whether a launch was begun.
 
     As soon as the rows of its launches are there, the first launch of all is handed to ``buy``, and the others are rung
-    for, so that they run at the same time. Commands and nominations come after that: nobody needs them before a node
-    joins, and while they are missing the decision stays committed, so that they are written later if this ends here.
-    What ``buy`` raises is raised last: its launch has a row with a timer, and no decision waits for it. Without time
-    the rest is left to the next invocation. ``queue``: where launches are rung for, lifecycle or notices.
+    for, so that they run at the same time; without ``buy`` all are rung for. Commands and nominations come after that:
+    nobody needs them before a node joins, and while they are missing the decision stays committed, so that they are
+    written later if this ends here. What ``buy`` raises is raised last: its launch has a row with a timer, and no
+    decision waits for it. Without time the rest is left to the next invocation. ``queue``: where launches are rung for,
+    lifecycle or notices.
     """
     is_begun, failures = False, list[Exception]()
     for key in ports.state.cluster().pending_decisions:
@@ -54,14 +55,8 @@ def act_on_decisions(
         if decision is not None:
             launches = _create_launches(ports, decision, now)
             unbegun = [row for row in launches if row.phase == "planned"]
-            first, others = ([], unbegun) if is_begun else (unbegun[:1], unbegun[1:])
-            ring_lifecycle(ports, "launch", [row.id for row in others], queue=queue)
-            for row in first:
-                is_begun = True
-                try:
-                    buy(row)
-                except Exception as failure:  # noqa: BLE001 one launch must not keep other decisions
-                    failures.append(failure)
+            failures += _begin_launches(ports, unbegun, None if is_begun else buy, queue)
+            is_begun |= bool(unbegun)
             _create_commands(ports, decision, now)
             if not _create_nominations(ports, decision, {row.id for row in launches}, seconds_left):
                 ring_lifecycle(ports, "decision", [decision.id])
@@ -70,6 +65,20 @@ def act_on_decisions(
     if failures:
         raise failures[0]
     return is_begun
+
+
+def _begin_launches(
+    ports: LifecyclePorts, launches: Sequence[LaunchRow], buy: Callable[[LaunchRow], None] | None, queue: str
+) -> list[Exception]:
+    """Ring for these launches, but for the first where it can be handed to ``buy``; what that raised."""
+    ring_lifecycle(ports, "launch", [row.id for row in launches[0 if buy is None else 1 :]], queue=queue)
+    if buy is None or not launches:
+        return []
+    try:
+        buy(launches[0])
+    except Exception as failure:  # noqa: BLE001 one launch must not keep other decisions
+        return [failure]
+    return []
 
 
 def _create_launches(ports: LifecyclePorts, decision: Decision, now: datetime) -> list[LaunchRow]:

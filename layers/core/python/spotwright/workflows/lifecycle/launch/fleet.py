@@ -1,6 +1,7 @@
 """CreateFleet: the request of a launch is stored before it is sent."""
 
 import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
@@ -42,16 +43,19 @@ from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 INSUFFICIENT: Final = "InsufficientCapacity"
 
 
-def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
+def create_fleet(
+    ports: LifecyclePorts, row: LaunchRow, now: datetime, *, created: Mapping[str, NodeClaim]
+) -> LaunchRow | None:
     """Launch the instances that are missing; phase launched once every claim has one or will not get one.
 
-    A request without a definite response is repeated unchanged, under its client token; existing instances with the
-    launch's tag are adopted first.
+    ``created``: NodeClaims as they were created a moment ago, by name; the others are read. A request without a
+    definite response is repeated unchanged, under its client token; existing instances with the launch's tag are
+    adopted first.
     """
     may_have_instances = bool(row.request) or row.attempt > 0
     with ThreadPoolExecutor(1) as thread:
         options = None if row.request else thread.submit(gather_options, ports, row, now)
-        claims = claims_by_name(ports, row.claims)
+        claims = dict(created) | claims_by_name(ports, [name for name in row.claims if name not in created])
     waiting = tuple(
         claims[name]
         for name in row.claims

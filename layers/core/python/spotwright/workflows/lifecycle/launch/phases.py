@@ -53,9 +53,10 @@ def proceed(ports: LifecyclePorts, row: LaunchRow, *, now: datetime) -> None:
 def _proceed(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
     launch = row.id
     after: LaunchRow | None = row
+    created: dict[str, NodeClaim] = {}
     try:
         while after is not None:
-            after = _step(ports, after, now)
+            after = _step(ports, after, created, now)
     except Conflict as conflict:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="launch", object=launch, conflict=str(conflict))
         ring_lifecycle(ports, "launch", [launch], delay_seconds=1)
@@ -75,13 +76,16 @@ def _retry_later(ports: LifecyclePorts, launch: str, now: datetime) -> None:
     ring_lifecycle(ports, "launch", [launch], delay_seconds=delay)
 
 
-def _step(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
-    """The row after its next phase; None when there is nothing to do now."""
+def _step(ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeClaim], now: datetime) -> LaunchRow | None:
+    """The row after its next phase; None when there is nothing to do now.
+
+    ``created``: NodeClaims that this invocation has created, by name; CreateFleet does not wait for them to be read.
+    """
     match row.phase:
         case "planned":
-            return _create_claims(ports, row, now)
+            return _create_claims(ports, row, created, now)
         case "claimed":
-            return create_fleet(ports, row, now)
+            return create_fleet(ports, row, now, created=created)
         case "launched":
             return assignment.complete_launch(ports, row, now)
     if row.due and row.due <= epoch_ms(now):
@@ -89,8 +93,10 @@ def _step(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | N
     return None
 
 
-def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
-    """Create each NodeClaim once and record its uid; phase claimed when all have one."""
+def _create_claims(
+    ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeClaim], now: datetime
+) -> LaunchRow | None:
+    """Create each NodeClaim once and record its uid; phase claimed when all have one. Adds them to ``created``."""
     node = msgspec.json.decode(row.node, type=NewNode)
     pool = ports.cluster.nodepool(node.nodepool)
     if pool is None or pool.metadata.deletion_timestamp is not None:
@@ -102,6 +108,7 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     names = missing[:CLAIMS_AT_ONCE]
     claims = in_parallel(lambda name: _create_claim(ports, row, node, pool, name), names)
     taken = {name for name, claim in zip(names, claims, strict=True) if claim is None}
+    created.update((claim.name, claim) for claim in claims if claim is not None)
     uids = row.uids | {claim.name: claim.metadata.uid for claim in claims if claim is not None}
     due = epoch_ms(now + PHASE_TIMEOUT)
     if taken:
