@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spotwright.decisions.decision import Decision, decode_decision
-from spotwright.errors import Unavailable
+from spotwright.errors import Conflict, Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
@@ -364,9 +364,11 @@ def test_beside_another_invocation_that_plans_for_notices_nothing_is_read_and_a_
     reads, changes = world.effects.reads.copy(), len(world.effects.log)
     lifecycle(world.ports, bells, now=world.clock.now())
     assert world.effects.reads == reads
-    assert [effect.action for effect in world.effects.log[changes:]] == ["ring"]
+    assert [effect.action for effect in world.effects.log[changes:]] == ["throttle", "ring"]
     (rung,) = world.doorbells.messages_of("notices", "notice")
     assert rung.at == now + 1_000, "one doorbell for all of them"
+    lifecycle(world.ports, bells, now=world.clock.now())
+    assert world.doorbells.messages_of("notices", "notice") == (rung,)
     assert longest_wait(world, 240) <= MOVING
     assert len(decisions(world, "interrupt")) == 1
 
@@ -498,6 +500,25 @@ def test_of_two_chains_of_looks_one_goes_on() -> None:
         world.doorbells.ring("notices", [Doorbell(world.cluster.name, "notice", ALL)])
         world.run(1)
     world.run(4)
+    (_,) = world.doorbells.messages_of("notices", "notice")
+
+
+def test_looks_that_are_late_are_not_taken_twice_and_leave_no_doorbell_for_each_notice() -> None:
+    """Where functions are slow, every row is due, and every invocation would write all of them."""
+    world = running(3)
+    warn(world, *world.claims())
+    world.kubelets.boot_seconds = 90
+    world.run(4)
+    world.clock.advance(25)
+    world.doorbells.messages.clear()
+    look = [Doorbell(world.cluster.name, "notice", ALL)]
+    began = len(world.effects.log)
+    world.effects.inject(Fault("state", "save", Conflict("another was first", code="Conflict"), times=1))
+    lifecycle(world.ports, look, now=world.clock.now())
+    (_,) = world.doorbells.messages_of("notices", "notice")
+    lifecycle(world.ports, look, now=world.clock.now())
+    saved = [effect for effect in world.effects.log[began:] if effect.action == "save"]
+    assert len(saved) == 2
     (_,) = world.doorbells.messages_of("notices", "notice")
 
 

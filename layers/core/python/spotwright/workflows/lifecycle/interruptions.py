@@ -64,6 +64,8 @@ PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
 # For how long ``disrupt`` may act on a recommendation.
 RECOMMENDATION_MS: Final = 2 * 60 * 60 * 1000
+# Until new notices are looked at again that came while another invocation planned.
+AGAIN_SECONDS: Final = 1
 # Between looks at what is being replaced.
 LOOK_SECONDS: Final = 2
 # The next look of a chain is not refused where its clock is this much behind.
@@ -127,13 +129,14 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
     """Replace the nodes of these notices: have launched, then taint, then tell.
 
     While another invocation replaces nodes of this cluster, nothing is read or written: what that one decides is seen
-    when it has ended, and one doorbell is enough for all new notices.
+    when it has ended, and one doorbell is enough for all new notices, however many invocations leave one.
     """
     with planner_at_work.noted(
         ports.state, WORK, now=now, seconds_left=seconds_left, maximum_seconds=PLANNER_SECONDS
     ) as is_alone:
         if not is_alone:
-            ring_notices(ports, [rows[0].instance_id], delay_seconds=1)
+            if not _throttle(ports, "notices_again", now, AGAIN_SECONDS):
+                ring_notices(ports, [rows[0].instance_id], delay_seconds=AGAIN_SECONDS)
             return
         nodes = _to_replace(ports, rows, now)
         failure = _replace(ports, nodes, now, seconds_left) if nodes else None
@@ -165,25 +168,26 @@ def _step_replacing(
 ) -> None:
     """Those that are asked for; all of them in a look, of which there is a chain as long as notices are replaced.
 
-    A further chain of doorbells ends here, since somebody has just looked. A row that is due shows that no chain came.
+    A further chain of doorbells ends here, since somebody has just looked. A row that is due shows that no chain came,
+    or that looks are late, beside which more of them would not help.
     """
     is_due = any(epoch_ms(now) >= row.due - EARLY_MS for row in rows)
-    is_look = is_due or (ALL in instances and not _throttle_look(ports, now))
+    is_look = (is_due or ALL in instances) and not _throttle(ports, "looks", now, LOOK_SECONDS)
     asked = [row for row in rows if is_look or row.instance_id in instances]
     if not asked:
         return
     claims = _read_claims(ports, [row.instance_id for row in asked])
     commands = {command.id: command for command in ports.state.commands_by_id({row.command for row in asked})}
-    in_parallel(lambda row: _step(ports, row, claims, commands.get(row.command), now), asked)
+    in_parallel(lambda row: _step(ports, row, claims, commands.get(row.command), now, is_seen_again=is_look), asked)
     if is_look:
         _act(ports, now, seconds_left)
         ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
 
 
-def _throttle_look(ports: LifecyclePorts, now: datetime) -> bool:
-    """Whether somebody has just looked."""
-    until = epoch_ms(now) + LOOK_SECONDS * 1000 - CLOCKS_DIFFER_MS
-    return bool(ports.state.throttle("looks", now=epoch_ms(now), until=until))
+def _throttle(ports: LifecyclePorts, work: str, now: datetime, seconds: int) -> bool:
+    """Whether somebody has done it a moment ago, and it comes again in so many seconds."""
+    until = epoch_ms(now) + seconds * 1000 - CLOCKS_DIFFER_MS
+    return bool(ports.state.throttle(work, now=epoch_ms(now), until=until))
 
 
 def _step_others(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:
@@ -216,11 +220,15 @@ def _may_be_ours(ports: LifecyclePorts, id: str) -> bool:
 
 
 def _step(
-    ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, command: CommandRow | None, now: datetime
-) -> Interrupted | None:
-    """One step of a notice alone; what is to be replaced. ``command``: of the replacement, if there is one."""
+    ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, command: CommandRow | None, now: datetime,
+    *, is_seen_again: bool = False,
+) -> Interrupted | None:  # fmt: skip
+    """One step of a notice alone; what is to be replaced. ``command``: of the replacement, if there is one.
+
+    ``is_seen_again``: where it fails, it is not rung for, because the next look comes in any case.
+    """
     claim = claims.managed.get(row.instance_id)
-    with _trying_again(ports, [row.instance_id], row.instance_id):
+    with _trying_again(ports, () if is_seen_again else (row.instance_id,), row.instance_id):
         if claim is None:
             _unclaimed(ports, row, row.instance_id in claims.unassigned, now)
         elif row.phase in (RECOMMENDED, SCHEDULED):

@@ -38,9 +38,10 @@ class StatePort(Protocol):
     def throttle(self, work: str, *, now: int, until: int) -> int:
         """Note that nobody else begins this work, or rings for it, before ``until``. Epoch milliseconds.
 
-        ``work``: nodepools (their status) | looks (at the notices that are being replaced) | evaluations (of
-        disruption) | canaries (the same, while a canary has not proved itself). 0 when it is noted; otherwise until
-        when an earlier note holds, and nothing changed.
+        ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
+        notices_again (a look at new ones, beside a planner) | evaluations (of disruption) | canaries (the same, while a
+        canary has not proved itself). 0 when it is noted; otherwise until when an earlier note holds, and nothing
+        changed.
         """
         ...
 
