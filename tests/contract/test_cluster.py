@@ -164,6 +164,25 @@ def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:
     assert registered.status == "Unknown"
 
 
+def test_conditions_are_written_only_if_others_are_as_they_were_seen(world: World) -> None:
+    nodeclaim = world.port.create_nodeclaim(claim())
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def write(kind: str, status: str, seen: dict[str, str]) -> None:
+        stated = [Condition(kind, status, kind, last_transition_time=since)]
+        world.port.set_conditions("nodeclaims", nodeclaim.metadata, stated, seen=seen)
+
+    write("Registered", "True", {"Registered": "", "Initialized": ""})
+    with pytest.raises(Conflict, match="has another Registered by now"):
+        write("Initialized", "Unknown", {"Registered": "", "Initialized": ""})
+    write("Initialized", "True", {"Registered": "True", "Initialized": ""})
+    current = world.port.nodeclaim(nodeclaim.name)
+    assert current is not None
+    assert {condition.type: condition.status for condition in current.conditions} == {
+        "Registered": "True", "Initialized": "True",
+    }  # fmt: skip
+
+
 def test_a_condition_that_is_taken_out_leaves_its_neighbours(world: World) -> None:
     nodeclaim = world.port.create_nodeclaim(claim())
     since = datetime(2026, 1, 1, tzinfo=UTC)

@@ -15,10 +15,11 @@ from spotwright.settings import decision_settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
+from spotwright.workflows.planning.heartbeat import HEARTBEAT_SECONDS
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
 from spotwright.workflows.sweep.full import full_sweep
-from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, SweepResult, poll
+from spotwright.workflows.sweep.poll import POLL_SECONDS, SweepResult, poll
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 READY = (Condition("Ready", "True"),)

@@ -1,6 +1,7 @@
 """Nodes that nobody needs: when they go, how many at once, and everything that keeps them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 import pytest
@@ -337,11 +338,16 @@ def test_a_pool_whose_status_is_refused_does_not_keep_the_others(world: World) -
     usual = world.cluster.set_conditions
 
     def set_conditions(
-        kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+        kind: str,
+        metadata: ObjectMeta,
+        conditions: Sequence[Condition],
+        *,
+        removed: Collection[str] = (),
+        seen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         if metadata.name == "aaa":
             raise Denied("an admission webhook denied the request", code="Forbidden")
-        usual(kind, metadata, conditions, removed=removed)
+        usual(kind, metadata, conditions, removed=removed, seen=seen)
 
     world.cluster.set_conditions = set_conditions  # type: ignore[method-assign]
     world.cluster.update("nodepools", "default", conditions=())

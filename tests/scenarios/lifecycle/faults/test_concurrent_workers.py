@@ -123,3 +123,30 @@ def test_a_decision_that_nobody_acted_on_in_time_is_planned_again() -> None:
     assert world.run(120, until=lambda: len(world.running_pods()) == 1)
     names = {name for launch in decision.launches for name in launch.claims}
     assert not names & {claim.name for claim in world.claims()}
+
+
+@pytest.mark.parametrize("changes", range(1, 30))
+def test_a_late_worker_takes_no_step_of_a_node_back_that_another_took_meanwhile(
+    changes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its node joined and became Ready while this worker had read neither: the claim stays Initialized, said once."""
+    caplog.set_level("INFO", "spotwright")
+    world = fresh_world()
+    world.deploy(POD, 2)
+    assert world.run(60, until=lambda: bool(world.cluster.nodes()))
+
+    def seconds_later() -> None:
+        world.clock.advance(5)
+        world.kubelets.reconcile()
+        lifecycle(world, everything(world), now=world.clock.now())
+
+    world.effects.interject(changes, seconds_later)
+    lost = 0
+    for _ in range(30):
+        was = {claim.name for claim in world.claims() if claim.is_condition_true("Initialized")}
+        world.run(1)
+        lost += len(was - {claim.name for claim in world.claims() if claim.is_condition_true("Initialized")})
+    assert lost == 0
+    assert all(claim.is_condition_true("Ready") for claim in world.claims())
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("registered nodeclaim") == said.count("initialized nodeclaim") == 2

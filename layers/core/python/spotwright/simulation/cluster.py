@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -228,10 +229,19 @@ class FakeCluster:
             self._store(kind, merge_status(obj, status))
 
     def set_conditions(
-        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+        self,
+        kind: str,
+        metadata: ObjectMeta,
+        conditions: Sequence[Condition],
+        *,
+        removed: Collection[str] = (),
+        seen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         with self._effects.record("cluster", "set_conditions", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=False)
+            statuses = {condition.type: condition.status for condition in obj.conditions}
+            if changed := sorted(type for type, status in seen.items() if statuses.get(type, "") != status):
+                raise Conflict(f"{kind} {metadata.name} has another {', '.join(changed)} by now", code="Conflict")
             merged = merge_conditions(obj.conditions, conditions, now=self._clock.seconds())
             after = tuple(condition for condition in merged if condition.type not in removed)
             if after != obj.conditions:

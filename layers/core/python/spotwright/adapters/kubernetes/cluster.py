@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import batched, islice
+from types import MappingProxyType
 from typing import Any, Final
 
 from spotwright.adapters.kubernetes import nominations
@@ -192,10 +193,16 @@ class KubernetesCluster:
         )
 
     def set_conditions(
-        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+        self,
+        kind: str,
+        metadata: ObjectMeta,
+        conditions: Sequence[Condition],
+        *,
+        removed: Collection[str] = (),
+        seen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         path = _object_path(_PATHS[kind], metadata)
-        write_conditions(self._api, path, metadata, conditions, removed=removed, now=datetime.now(UTC))
+        write_conditions(self._api, path, metadata, conditions, removed=removed, seen=seen, now=datetime.now(UTC))
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         current = self._api.call("GET", f"{_PATHS['nodes']}/{node.name}")

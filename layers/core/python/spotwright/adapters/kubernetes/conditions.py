@@ -1,6 +1,6 @@
 """Writing status conditions beside other writers: read, merge, write, and again after a conflict."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,36 +19,42 @@ def write_conditions(
     conditions: Sequence[Condition],
     *,
     removed: Collection[str],
+    seen: Mapping[str, str],
     now: datetime,
 ) -> None:
-    """Write ``conditions`` and remove those of the types ``removed``. Raises NotFound for another uid, Conflict."""
+    """Write ``conditions`` and remove those of the types ``removed``. Raises NotFound for another uid, Conflict.
+
+    ``seen``: statuses by type, "" = there was none; Conflict at once when one is another by now.
+    """
     for attempt in range(1, CONDITION_ATTEMPTS + 1):
+        current = api.call("GET", path)
+        before = _conditions(current, path, metadata, seen)
+        merged = merge_conditions(before, conditions, now=now)
+        after = [condition for condition in merged if condition["type"] not in removed]
+        if after == before:
+            return
         try:
-            _merge_and_write(api, path, metadata, conditions, removed, now)
+            _write(api, path, current, after)
             return
         except Conflict:
             if attempt == CONDITION_ATTEMPTS:
                 raise
 
 
-def _merge_and_write(
-    api: Transport,
-    path: str,
-    metadata: ObjectMeta,
-    conditions: Sequence[Condition],
-    removed: Collection[str],
-    now: datetime,
-) -> None:
-    current = api.call("GET", path)
+def _conditions(current: JsonObject, path: str, metadata: ObjectMeta, seen: Mapping[str, str]) -> list[JsonObject]:
     if metadata.uid and current["metadata"]["uid"] != metadata.uid:
         raise NotFound(f"{path} with uid {metadata.uid} does not exist", code="NotFound")
-    before = (current.get("status") or {}).get("conditions") or []
-    merged = merge_conditions(before, conditions, now=now)
-    after = [condition for condition in merged if condition["type"] not in removed]
-    if after != before:
-        preconditions = {key: current["metadata"][key] for key in ("uid", "resourceVersion")}
-        body = {"metadata": preconditions, "status": {"conditions": after}}
-        api.call("PATCH", f"{path}/status", body=body, content_type=MERGE_PATCH)
+    before: list[JsonObject] = (current.get("status") or {}).get("conditions") or []
+    statuses = {condition["type"]: condition["status"] for condition in before}
+    if changed := sorted(type for type, status in seen.items() if statuses.get(type, "") != status):
+        raise Conflict(f"{path} has another {', '.join(changed)} by now", code="Conflict")
+    return before
+
+
+def _write(api: Transport, path: str, current: JsonObject, conditions: Sequence[JsonObject]) -> None:
+    preconditions = {key: current["metadata"][key] for key in ("uid", "resourceVersion")}
+    body = {"metadata": preconditions, "status": {"conditions": list(conditions)}}
+    api.call("PATCH", f"{path}/status", body=body, content_type=MERGE_PATCH)
 
 
 def merge_conditions(before: Sequence[JsonObject], changes: Sequence[Condition], *, now: datetime) -> list[JsonObject]:

@@ -83,13 +83,22 @@ def ring_notices(ports: LifecyclePorts, instances: Iterable[str], *, delay_secon
     ring_lifecycle(ports, "notice", instances, delay_seconds=delay_seconds, queue="notices")
 
 
-def ring_next_tick(ports: LifecyclePorts, claim: str, number: int, *, within_seconds: float = float("inf")) -> None:
-    """Ring for the next tick of a claim, at the latest in ``within_seconds``.
+def ring_next_tick(
+    ports: LifecyclePorts,
+    claim: str,
+    number: int,
+    *,
+    within_seconds: float = float("inf"),
+    earliest_seconds: int = 0,
+) -> None:
+    """Ring for the next tick of a claim: in ``earliest_seconds`` or later, otherwise at the latest in
+    ``within_seconds``.
 
     The doorbell's epoch is the tick's number; after MAXIMUM_TICKS the sweep rings instead.
     """
     if number <= MAXIMUM_TICKS:
         delay = min(tick_seconds(number), max(1, int(within_seconds) + 1 if within_seconds < 1000 else 1000))
+        delay = max(delay, earliest_seconds)
         ring_lifecycle(ports, "claim", [claim], delay_seconds=delay, epoch=number)
 
 
@@ -129,12 +138,18 @@ def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:
 def update_conditions(
     ports: LifecyclePorts, claim: NodeClaim, changes: Iterable[ConditionChange], *, now: datetime
 ) -> None:
-    """Write the conditions of a claim that changed, the root included, and an event for each transition."""
+    """Write the conditions of a claim that changed, the root included, and an event for each transition.
+
+    Conflict when another invocation took the claim a step on since it was read: what was seen then says nothing now,
+    and each of these transitions is written, logged and counted once.
+    """
     written = conditions.conditions_to_write(
         claim.metadata, claim.conditions, changes, dependents=conditions.NODECLAIM_CONDITIONS, now=now
     )
     if written:
-        ports.cluster.set_conditions("nodeclaims", claim.metadata, written)
+        statuses = {condition.type: condition.status for condition in claim.conditions}
+        seen = {type: statuses.get(type, "") for type in conditions.NODECLAIM_CONDITIONS}
+        ports.cluster.set_conditions("nodeclaims", claim.metadata, written, seen=seen)
         record_events(ports, "nodeclaims", claim.metadata, transition_events(claim.conditions, written), now=now)
         if any(change.type in conditions.NODECLAIM_CONDITIONS and change.status == "True" for change in written):
             request_pool_status(ports, now=now)

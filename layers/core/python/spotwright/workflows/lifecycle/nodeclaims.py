@@ -16,6 +16,7 @@ from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import MULTIPLE_NODECLAIMS, NodeUpdate, lacks_partition, register
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.lifecycle.steps import ConditionChange, Deletion, StepResult, false_condition, true_condition
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
@@ -50,11 +51,13 @@ from spotwright.workflows.lifecycle.status import registration_health
 from spotwright.workflows.lifecycle.tagging import tag_instance
 from spotwright.workflows.lifecycle.termination.finalizer import finalize
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
+from spotwright.workflows.planning.heartbeat import is_forwarder_alive
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
 # A deleted claim without any of these is stepped for the first time.
 _TERMINATION_CONDITIONS: Final = ("Drained", "InstanceTerminating")
+TAINT_ATTEMPTS: Final = 3
 # A claim that becomes consolidatable this soon is rung for at that moment; later ones are found by the schedule.
 SOON: Final = timedelta(seconds=120)
 
@@ -88,7 +91,7 @@ def _step(
     ticks: int,
     node: Node | None,
 ) -> None:
-    name = claim.name
+    name, earliest = claim.name, 0
     starts = claim.metadata.deletion_timestamp is not None and not any(
         find_condition(claim.conditions, type) for type in _TERMINATION_CONDITIONS
     )
@@ -98,6 +101,7 @@ def _step(
             if claim.metadata.deletion_timestamp
             else _step_live(ports, claim, node, now)
         )
+        earliest = _earliest_tick(ports, claim, now) if ticks and wait == float("inf") else 0
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=name, conflict=str(lost))
         wait = 1.0
@@ -105,12 +109,23 @@ def _step(
         log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=name, code=failure.code, error=str(failure))
         wait = float("inf")
     if wait is not None and (ticks or starts):
-        ring_next_tick(ports, name, ticks + 1, within_seconds=wait)
+        ring_next_tick(ports, name, ticks + 1, within_seconds=wait, earliest_seconds=earliest)
     if starts:
         request_pool_status(ports, now=now)
     # The limits of a static pool may allow a replacement only when the node is gone.
     if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
         request_planning(ports)
+
+
+def _earliest_tick(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> int:
+    """In how many seconds the next tick of a claim is early enough, 0 = as soon as others.
+
+    While a hundred nodes boot, ticks every few seconds would take the room of the doorbells for those that joined.
+    """
+    awaits_node = claim.is_condition_true("Launched") and not claim.is_condition_true("Initialized")
+    if claim.metadata.deletion_timestamp is not None or not awaits_node:
+        return 0
+    return NODE_TICK_SECONDS if is_forwarder_alive(ports.state, now=now) else 0
 
 
 def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
@@ -219,13 +234,26 @@ def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
 def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> None:
     """Metadata first, taints last, so that pods come only to a node with all its labels.
 
-    Taints that others took off or set since the node was read stay as they are now: a Ready node that gets
-    not-ready:NoExecute back would lose its pods.
+    A kubelet that joins writes its Node often: what it changed in between is read, and the taints are set on that.
     """
     ports.cluster.patch_metadata("nodes", adoption.node.metadata, adoption.metadata)
-    current = ports.cluster.node(adoption.node.name)
-    if current is None:
-        return
+    for attempt in range(1, TAINT_ATTEMPTS + 1):
+        current = ports.cluster.node(adoption.node.name)
+        if current is None:
+            return
+        try:
+            _set_adopted_taints(ports, adoption, current)
+        except Conflict:
+            if attempt == TAINT_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def _set_adopted_taints(ports: LifecyclePorts, adoption: NodeUpdate, current: Node) -> None:
+    """Taints that others took off or set since the node was read stay as they are now: a Ready node that gets
+    not-ready:NoExecute back would lose its pods.
+    """
     before, after = adoption.node.taints, adoption.taints
     kept = tuple(taint for taint in current.taints if taint in after or taint not in before)
     taints = (*kept, *(taint for taint in after if taint not in before and taint not in kept))

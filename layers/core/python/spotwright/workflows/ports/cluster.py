@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
@@ -94,10 +95,19 @@ class ClusterPort(Protocol):
         ...
 
     def set_conditions(
-        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+        self,
+        kind: str,
+        metadata: ObjectMeta,
+        conditions: Sequence[Condition],
+        *,
+        removed: Collection[str] = (),
+        seen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Replace the named conditions, take out those of the types ``removed``, keep the others and their times; a
-        no-op when nothing changes."""
+        no-op when nothing changes.
+
+        ``seen``: statuses by type, "" = there was none; Conflict when a condition has another one by now.
+        """
         ...
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:

@@ -31,14 +31,13 @@ from spotwright.scheduling.inputs.provisionable import ignore_reason, is_followe
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.planning.cluster_state import read_cluster_state
+from spotwright.workflows.planning.heartbeat import is_forwarder_alive
 from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import RUNG_ANYWAY, Doorbell, DoorbellPort
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 log: Final = logging.getLogger("spotwright.sweep")
 
-# The forwarder writes a heartbeat every 10 s, and when it stops; after two missed ones it counts as stopped.
-HEARTBEAT_SECONDS: Final = 25
 # How often pending pods and classes are looked at while no forwarder rings for them.
 POLL_SECONDS: Final = 5
 # A class that has not been ready for this long is looked at once a minute, as Karpenter does. Whoever changes it need
@@ -98,8 +97,7 @@ class SweepResult(msgspec.Struct, frozen=True):
 def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     """``scheduled``: the poll of each minute, which enqueues the others; these end at once while a forwarder lives."""
     name, moment = ports.cluster.name, int(now.timestamp() * 1000)
-    # A heartbeat of the future says nothing of now.
-    forwarder_alive = abs(moment - ports.state.heartbeat()) <= HEARTBEAT_SECONDS * 1000
+    forwarder_alive = is_forwarder_alive(ports.state, now=now)
     if scheduled:
         for delay in range(POLL_SECONDS, 60, POLL_SECONDS):
             ports.doorbells.ring("sweep", [Doorbell(name, "poll", epoch=1)], delay_seconds=delay)

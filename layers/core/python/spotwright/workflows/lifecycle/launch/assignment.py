@@ -8,6 +8,7 @@ import msgspec
 
 from spotwright.aws.launch import launched_status
 from spotwright.aws.nodeclass import hashes
+from spotwright.errors import Conflict
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import tick_seconds
 from spotwright.lifecycle.steps import Deletion, true_condition
@@ -90,8 +91,9 @@ def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[In
             return True
         # EC2 may show the reservation of a new instance later than the instance.
         instance = instance_assignment.with_reservation(instance, row.reservations)
-        _write_claim(ports, claim, instance, _launched_instance(instance, node, nodeclass, types), annotations, now)
-        _log_launched(row, claim, instance, now)
+        status = _launched_instance(instance, node, nodeclass, types)
+        if _write_claim(ports, claim, instance, status, annotations, now):
+            _log_launched(row, claim, instance, now)
         return True
 
     written = waiting[:CLAIMS_AT_ONCE]
@@ -133,8 +135,11 @@ def _write_claim(
     launched: launched_status.LaunchedStatus,
     annotations: Mapping[str, str],
     now: datetime,
-) -> None:
-    """Labels and annotations first, conditions last: Launched=True says that everything is written."""
+) -> bool:
+    """Labels and annotations first, conditions last: Launched=True says that everything is written.
+
+    False when another invocation wrote the same meanwhile.
+    """
     claim_labels = launched.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
     claim_labels |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}
     claim_labels[labels.INSTANCE_ID] = instance.id
@@ -148,7 +153,14 @@ def _write_claim(
         "allocatable": resources.text(launched.allocatable),
     }
     ports.cluster.patch_status("nodeclaims", claim.metadata.without_resource_version(), claim_status)
-    update_conditions(ports, claim, [true_condition("Launched", launched.description)], now=now)
+    try:
+        update_conditions(ports, claim, [true_condition("Launched", launched.description)], now=now)
+    except Conflict:
+        current = ports.cluster.nodeclaim(claim.name)
+        if current is None or not current.is_condition_true("Launched"):
+            raise
+        return False
+    return True
 
 
 def _log_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: datetime) -> None:

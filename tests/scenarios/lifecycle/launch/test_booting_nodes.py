@@ -1,0 +1,59 @@
+"""How often NodeClaims are looked at while their nodes boot: the forwarder says when a node has joined."""
+
+from datetime import timedelta
+
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TICK_SECONDS
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+POD = builders.pod("inflate", cpu_millicores=1800)
+BOOT_SECONDS = 90
+
+
+def booting(nodes: int) -> World:
+    """A cluster with so many claims that are launched, and with a node that was there before."""
+    world = fresh_world()
+    world.deploy(builders.pod("first", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    world.run(30)
+    world.kubelets.boot_seconds = BOOT_SECONDS
+    world.deploy(POD, nodes)
+    assert world.run(10, until=lambda: sum(claim.is_condition_true("Launched") for claim in world.claims()) > nodes)
+    return world
+
+
+def seconds_to_register(world: World) -> float:
+    """From the moment at which the nodes joined until the last claim is registered."""
+    assert world.run(BOOT_SECONDS * 2, until=lambda: len(world.cluster.nodes()) > 1)
+    joined = world.clock.now()
+    assert world.run(60, until=lambda: all(claim.is_condition_true("Registered") for claim in world.claims()))
+    times = [find_condition(claim.conditions, "Registered") for claim in world.claims()]
+    last = max(time.last_transition_time for time in times if time is not None and time.last_transition_time)
+    return max(last - joined, timedelta()).total_seconds()
+
+
+def test_a_hundred_booting_nodes_are_looked_at_rarely_and_registered_at_once() -> None:
+    world = booting(100)
+    before = world.effects.reads["cluster", "nodeclaim"]
+    world.run(BOOT_SECONDS - 20)
+    looks = (world.effects.reads["cluster", "nodeclaim"] - before) / 100
+    assert looks < (BOOT_SECONDS - 20) / TICK_SECONDS / 2
+    assert seconds_to_register(world) <= 1
+
+
+def test_without_a_forwarder_claims_are_looked_at_every_three_seconds() -> None:
+    world = booting(3)
+    world.run(30)
+    world.forwarder_runs = False
+    world.run(40)
+    assert seconds_to_register(world) <= TICK_SECONDS + 1
+
+
+def test_the_lost_doorbell_of_a_node_that_joined_costs_a_quarter_of_a_minute() -> None:
+    world = booting(3)
+    assert world.run(BOOT_SECONDS, until=lambda: len(world.cluster.nodes()) > 1)
+    world.forget_changes()
+    world.run(NODE_TICK_SECONDS + 1)
+    assert all(claim.is_condition_true("Registered") for claim in world.claims())
