@@ -97,6 +97,9 @@ SCENARIOS = {
         "an_instance_that_ends_takes_its_claim_along",
         "notices_of_every_kind_at_once_replace_every_node_once",
     ),
+    "scenarios/lifecycle/disruption/test_interruption_deadlines.py": (
+        "a_pod_that_cannot_stop_in_time_is_said_with_the_time_it_needs_and_has",
+    ),
     "scenarios/lifecycle/disruption/test_interruptions_together.py": (
         "what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first",
     ),

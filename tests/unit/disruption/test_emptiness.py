@@ -171,5 +171,5 @@ def test_evictions_begin_when_the_longest_grace_still_fits() -> None:
         builders.pod("a", termination_grace_period_seconds=30),
         builders.pod("b", termination_grace_period_seconds=60),
     ]
-    assert eviction_start(pods, deadline, NOW) == NOW + timedelta(seconds=50)
-    assert eviction_start([builders.pod("a", termination_grace_period_seconds=600)], deadline, NOW) == NOW
+    assert eviction_start(pods, (), deadline, NOW) == NOW + timedelta(seconds=50)
+    assert eviction_start([builders.pod("a", termination_grace_period_seconds=600)], (), deadline, NOW) == NOW

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 
-from spotwright.lifecycle.drain import Drain, drain, tier
+from spotwright.lifecycle.drain import Drain, drain, seconds_needed, tier
 from spotwright.model import labels
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
-from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Toleration
 from spotwright.simulation import builders
 
@@ -138,3 +138,48 @@ def test_laws_of_a_drain(pods: list[Pod], left: int | None) -> None:
     assert all(forced_delete.grace_seconds >= 1 for forced_delete in result.delete)
     assert not ({pod.key for pod in result.evict} & {forced_delete.pod.key for forced_delete in result.delete})
     assert not result.delete or deadline is not None
+
+
+def of(owner: str, name: str, grace_seconds: int = 30, *, ready: bool = True) -> Pod:
+    """A pod of the ReplicaSet ``owner``, which the budget of the same name selects."""
+    pod = builders.pod(name, termination_grace_period_seconds=grace_seconds, labels={"app": owner}, is_ready=ready)
+    owners = (OwnerReference(kind="ReplicaSet", name=owner, uid=owner),)
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=owners))
+
+
+def test_pods_that_are_not_ready_slow_ones_and_single_replicas_go_first() -> None:
+    """A budget may let only the first go, and makes an exception only for pods that are not Ready."""
+    pods = [of("a", "a-1"), of("a", "a-2"), of("b", "only"), of("c", "slow", 90), of("d", "sick", ready=False)]
+    assert evicted(*pods) == ["sick", "slow", "only", "a-1", "a-2"]
+
+
+def budget(owner: str, allowed: int) -> PodDisruptionBudget:
+    return msgspec.structs.replace(builders.pod_disruption_budget(owner, owner), disruptions_allowed=allowed)
+
+
+@pytest.mark.parametrize(
+    ("pods", "allowed", "seconds"),
+    [
+        ((), 1, 0),
+        ((of("b", "b-1", 30), of("b", "b-2", 60)), 1, 60),
+        ((of("a", "a-1", 30), of("a", "a-2", 60)), 2, 60),
+        ((of("a", "a-1", 30), of("a", "a-2", 60)), 1, 100),
+        ((of("a", "a-1", 30), of("a", "a-2", 60), of("b", "b-1", 300)), 1, 300),
+        ((of("a", "a-1", 30),), 0, 30),
+        ((of("b", "b-1", 30), daemon("agent", termination_grace_period_seconds=20)), 1, 50),
+    ],
+)
+def test_how_long_pods_need_to_stop_in_order(pods: tuple[Pod, ...], allowed: int, seconds: int) -> None:
+    assert seconds_needed(pods, (budget("a", allowed),), NOW) == seconds
+
+
+@generated(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 100)), max_size=8), st.integers(0, 5), st.integers(0, 5)
+)
+def test_a_budget_that_allows_more_never_takes_longer_and_no_pod_takes_less_than_itself(
+    graces: list[tuple[str, int]], allowed: int, more: int
+) -> None:
+    pods = [of(owner, f"{owner}-{number}", grace) for number, (owner, grace) in enumerate(graces)]
+    needed = seconds_needed(pods, (budget("a", allowed),), NOW)
+    assert seconds_needed(pods, (budget("a", allowed + more),), NOW) <= needed
+    assert needed >= max((grace for _, grace in graces), default=0)

@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
+from spotwright.lifecycle import drain
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.node import Node, instance_id
-from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.snapshot import Snapshot
 
 # Added to the pods' grace period: for the eviction itself and the message that starts it.
@@ -36,9 +36,8 @@ def _deleting[T: (NodeClaim, Node)](going: T, now: datetime) -> T:
     return msgspec.structs.replace(going, metadata=msgspec.structs.replace(going.metadata, deletion_timestamp=now))
 
 
-def eviction_start(pods: Iterable[Pod], deadline: datetime, now: datetime) -> datetime:
-    """When evictions must begin so that the longest grace period ends before the deadline; not before now."""
-    grace = max(
-        (pod.termination_grace_period_seconds for pod in pods if eviction.is_waiting_eviction(pod, now)), default=0
-    )
-    return max(now, deadline - timedelta(seconds=grace) - EVICTION_MARGIN)
+def eviction_start(
+    pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], deadline: datetime, now: datetime
+) -> datetime:
+    """When evictions must begin so that all pods have stopped before the deadline; not before now."""
+    return max(now, deadline - timedelta(seconds=drain.seconds_needed(pods, budgets, now)) - EVICTION_MARGIN)

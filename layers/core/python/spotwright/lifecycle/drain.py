@@ -4,18 +4,22 @@ Source: Karpenter v1.14 ``pkg/controllers/node/termination/terminator``.
 """
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from spotwright.model.kubernetes import eviction
-from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 
 CRITICAL_CLASSES: Final = ("system-cluster-critical", "system-node-critical")
 # A drain lasts at least this long, so that it includes pods bound just before the taint.
 MINIMUM_DRAIN: Final = timedelta(seconds=5)
+# Until the pod that takes another's place is Ready, and a PodDisruptionBudget lets the next one go.
+REPLACED_SECONDS: Final = 10
 
 
 class ForcedDelete(msgspec.Struct, frozen=True):
@@ -50,7 +54,14 @@ def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> D
     lowest = min(tier(pod) for pod in waiting)
     forced = {forced_delete.pod.key for forced_delete in delete}
     evict = tuple(
-        pod for pod in waiting if tier(pod) == lowest and pod.key not in forced and eviction.is_evictable(pod, now)
+        sorted(
+            (
+                pod
+                for pod in waiting
+                if tier(pod) == lowest and pod.key not in forced and eviction.is_evictable(pod, now)
+            ),
+            key=partial(_order, Counter(map(_controller, waiting))),
+        )
     )
     return Drain(waiting, evict, delete, _next_forced_deletion(waiting, deadline, now))
 
@@ -58,6 +69,49 @@ def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> D
 def tier(pod: Pod) -> int:
     """0 to 3: pods of a tier are evicted when no pod of an earlier tier is left."""
     return 2 * (pod.priority_class_name in CRITICAL_CLASSES) + eviction.is_owned_by_daemonset(pod)
+
+
+def _order(replicas: Mapping[str, int], pod: Pod) -> tuple[bool, int, int, str]:
+    """Which pods of a tier are evicted first: those that serve nobody, for which a budget may make an exception; then
+    those that take longest to stop, and those of which no other replica is here. Budgets may let only the first go.
+    """
+    return pod.is_ready, -pod.termination_grace_period_seconds, replicas[_controller(pod)], pod.key
+
+
+def _controller(pod: Pod) -> str:
+    """The uid of the pod's owner; of a pod without one, its own key."""
+    return next((owner.uid for owner in pod.metadata.owner_references), pod.key)
+
+
+def seconds_needed(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], now: datetime) -> int:
+    """How long the pods of a node need to stop in order, each with its whole grace period.
+
+    Tiers follow one another. Of the pods that a PodDisruptionBudget selects, so many go at a time as it allows now,
+    and their successors take REPLACED_SECONDS to be Ready; a budget that allows none is counted as if it allowed one.
+    """
+    waiting = [pod for pod in pods if eviction.is_waiting_eviction(pod, now)]
+    known = tuple(budgets)
+    return sum(
+        _tier_seconds([pod for pod in waiting if tier(pod) == number], known)
+        for number in sorted(set(map(tier, waiting)))
+    )
+
+
+def _tier_seconds(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> int:
+    """The pods without a budget stop together; those of a budget in rounds, beside them."""
+    together, rounds = 0, dict[str, list[int]]()
+    allowed = {budget.metadata.key: max(1, budget.disruptions_allowed) for budget in budgets}
+    for pod in pods:
+        together = max(together, pod.termination_grace_period_seconds)
+        for budget in eviction.select_budgets(pod, budgets):
+            rounds.setdefault(budget.metadata.key, []).append(pod.termination_grace_period_seconds)
+    return max([together, *(_rounds_seconds(grace, allowed[key]) for key, grace in rounds.items())])
+
+
+def _rounds_seconds(grace_seconds: Iterable[int], at_once: int) -> int:
+    """``at_once`` pods at a time, the longest first."""
+    longest = sorted(grace_seconds, reverse=True)[::at_once]
+    return sum(longest) + REPLACED_SECONDS * (len(longest) - 1)
 
 
 def forced_deletion_time(pod: Pod, deadline: datetime) -> datetime:

@@ -10,6 +10,8 @@ NODE_TICK_SECONDS: Final = 15
 TICKS_AT_FULL_RATE: Final = 100
 MAXIMUM_TICKS: Final = 400
 LONGEST_TICK_SECONDS: Final = 60
+# The ticks of a claim that is being deleted have numbers after this one: those from before end, and one chain goes on.
+TERMINATION_TICKS: Final = 1000
 
 FIRST_RETRY_SECONDS: Final = 2
 LONGEST_RETRY_SECONDS: Final = 60
@@ -20,8 +22,27 @@ def retry_seconds(attempt: int) -> int:
     return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS << min(max(attempt - 1, 0), 10))
 
 
+def next_tick(tick: int, *, deleting: bool, starts: bool) -> int:
+    """The number of the tick that follows on tick number ``tick``, 0 = none does. ``starts``: a deletion does now."""
+    if not deleting:
+        return tick + 1 if tick else 0
+    if tick > TERMINATION_TICKS:
+        return tick + 1
+    return TERMINATION_TICKS + 1 if starts else 0
+
+
+def is_past_last(tick: int) -> bool:
+    """Whether a tick of that number is not sent any more."""
+    return _count(tick) > MAXIMUM_TICKS
+
+
+def _count(tick: int) -> int:
+    return tick - TERMINATION_TICKS if tick > TERMINATION_TICKS else tick
+
+
 def tick_seconds(tick: int) -> int:
     """3 for the first hundred ticks (five minutes), then longer by a tenth each, at most a minute."""
-    if tick <= TICKS_AT_FULL_RATE:
+    count = _count(tick)
+    if count <= TICKS_AT_FULL_RATE:
         return TICK_SECONDS
-    return min(LONGEST_TICK_SECONDS, int(TICK_SECONDS * 1.1 ** min(tick - TICKS_AT_FULL_RATE, 60)))
+    return min(LONGEST_TICK_SECONDS, int(TICK_SECONDS * 1.1 ** min(count - TICKS_AT_FULL_RATE, 60)))

@@ -188,6 +188,14 @@ FAILED_DRAINING: Final = EventRow(
     when="Pods are still on a node that is being drained, or a PodDisruptionBudget forbids an eviction.",
     remedy="If it lasts, look at the named pods, their PodDisruptionBudgets and karpenter.sh/do-not-disrupt.",
 )
+POD_STOPPED_EARLY: Final = EventRow(
+    "PodStoppedEarly", _WARNING, ("nodeclaims",),
+    "Pod {pod} needs {needed} seconds to stop and has {seconds}: its node goes at {deadline}",
+    when="EC2 takes the instance, or the NodeClaim's terminationGracePeriod ends, before the pod's"
+    " terminationGracePeriodSeconds have passed. The pod is told to stop at once.",
+    remedy="Where EC2's two minutes are too short for a pod, keep it off spot nodes; or lengthen the NodePool's"
+    " terminationGracePeriod.",
+)
 AWAITING_VOLUME_DETACHMENT: Final = EventRow(
     "AwaitingVolumeDetachment", _NORMAL, ("nodes",), "Awaiting deletion of VolumeAttachments bound to node: {volumes}",
     when="The node is drained, and its instance is terminated only when these volumes are detached.",

@@ -210,6 +210,12 @@ TAINTED_NODE: Final = LogLine(
     _INFO, "tainted node", ("node", "taint"),
     when="A node that is about to be disrupted or drained takes no further pods.",
 )
+POD_STOPPED_EARLY: Final = LogLine(
+    _WARNING, "pod has less time to stop than it needs", ("pod", "node", "needed_seconds", "seconds"),
+    when="EC2 takes the pod's instance, or the NodeClaim's terminationGracePeriod ends, before the pod's"
+    " terminationGracePeriodSeconds (`needed_seconds`) have passed; it has `seconds`.",
+    remedy="Where EC2's two minutes are too short for a pod, keep it off spot nodes.",
+)
 DELETED_NODE: Final = LogLine(
     _INFO, "deleted node", ("node",),
     when="The node's instance is terminated, and the Node object is deleted.",

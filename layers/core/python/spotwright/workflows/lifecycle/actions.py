@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from spotwright.errors import ApiError
 from spotwright.lifecycle import conditions
-from spotwright.lifecycle.retry import MAXIMUM_TICKS, tick_seconds
+from spotwright.lifecycle.retry import is_past_last, tick_seconds
 from spotwright.lifecycle.steps import ConditionChange, Deletion, transition_events
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -96,7 +96,7 @@ def ring_next_tick(
 
     The doorbell's epoch is the tick's number; after MAXIMUM_TICKS the sweep rings instead.
     """
-    if number <= MAXIMUM_TICKS:
+    if not is_past_last(number):
         delay = min(tick_seconds(number), max(1, int(within_seconds) + 1 if within_seconds < 1000 else 1000))
         delay = max(delay, earliest_seconds)
         ring_lifecycle(ports, "claim", [claim], delay_seconds=delay, epoch=number)

@@ -7,7 +7,7 @@ pods first, and delete when the nodes that take them are Initialized or the dead
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -22,8 +22,9 @@ from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import parse_time
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.snapshot import Snapshot
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -314,6 +315,8 @@ def _end_waiting(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: d
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     """Delete the claim at once; its finalizer drains the node as far as possible."""
+    if row.kind in REPLACED_KINDS:
+        _bound_termination(ports, row, claim, now)
     _mark_offerings(ports, [Interrupted(row, claim)])
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
     _save(ports, row, claim=claim.name, phase="done", due=0)
@@ -429,19 +432,28 @@ def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime
             reason=INTERRUPTED,
             candidates=(node.claim.name,),
             candidate_uids={node.claim.name: node.claim.metadata.uid},
-            deadline=_force_at(pods_by_node.get(names.get(node.claim.provider_id, ""), ()), node.notice, now),
+            deadline=_force_at(
+                pods_by_node.get(names.get(node.claim.provider_id, ""), ()),
+                snapshot.pod_disruption_budgets,
+                node.notice,
+                now,
+            ),
         )
         for node in nodes
     )
 
 
-def _force_at(pods: Iterable[Pod], row: NoticeRow, now: datetime) -> int:
-    deadline = datetime.fromtimestamp(row.deadline / 1000, now.tzinfo)
-    return epoch_ms(interruption.eviction_start(pods, deadline, now))
+def _force_at(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], row: NoticeRow, now: datetime) -> int:
+    return epoch_ms(interruption.eviction_start(pods, budgets, _deadline(row, now), now))
+
+
+def _deadline(row: NoticeRow, now: datetime) -> datetime:
+    return datetime.fromtimestamp(row.deadline / 1000, now.tzinfo)
 
 
 def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: CommandRow | None, now: datetime) -> None:
     """Wait for the command of the replacement; it is planned again when it was aborted and there is time."""
+    _bound_termination(ports, row, claim, now)
     if claim.metadata.deletion_timestamp is not None:
         _save(ports, row, phase="done", due=0)
     elif command is not None and command.phase == "aborted":
@@ -455,6 +467,20 @@ def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: Co
     elif row.due - epoch_ms(now) < TIMER_MS // 2:
         # Looks go on without a write each; only when they end is the row due.
         _save(ports, row, due=_due(now))
+
+
+def _bound_termination(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+    """The termination ends when EC2 takes the instance, unless it ends earlier: then no pod can be kept there.
+
+    A pod that a PodDisruptionBudget or do-not-disrupt would keep is deleted when its grace period only just fits.
+    """
+    deadline, stated = _deadline(row, now), parse_time(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, ""))
+    grace_seconds = claim.termination_grace_period_seconds
+    ends_earlier = grace_seconds is not None and now + timedelta(seconds=grace_seconds) < deadline
+    if ends_earlier or (stated is not None and stated <= deadline):
+        return
+    change = {"annotations": {labels.TERMINATION_TIMESTAMP: deadline.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata.without_resource_version(), change)
 
 
 def _mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:

@@ -16,7 +16,7 @@ from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import MULTIPLE_NODECLAIMS, NodeUpdate, lacks_partition, register
-from spotwright.lifecycle.retry import NODE_TICK_SECONDS
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS, next_tick
 from spotwright.lifecycle.steps import ConditionChange, Deletion, StepResult, false_condition, true_condition
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
@@ -108,8 +108,9 @@ def _step(
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=name, code=failure.code, error=str(failure))
         wait = float("inf")
-    if wait is not None and (ticks or starts):
-        ring_next_tick(ports, name, ticks + 1, within_seconds=wait, earliest_seconds=earliest)
+    tick = next_tick(ticks, deleting=claim.metadata.deletion_timestamp is not None, starts=starts)
+    if wait is not None and tick:
+        ring_next_tick(ports, name, tick, within_seconds=wait, earliest_seconds=earliest)
     if starts:
         request_pool_status(ports, now=now)
     # The limits of a static pool may allow a replacement only when the node is gone.

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from spotwright.errors import ApiError, error_code
+from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
@@ -202,8 +203,10 @@ def handle_doorbell(
 
 
 def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:
-    """Each (kind, key) once, with its lowest tick, so that two chains of ticks go on as one."""
+    """Each (kind, key) once, with its lowest tick, so that two chains of ticks go on as one: that of a deletion."""
     lowest: dict[tuple[str, str], Doorbell] = {}
-    for bell in sorted(bells, key=lambda doorbell: (doorbell.epoch == 0, doorbell.epoch)):
+    for bell in sorted(
+        bells, key=lambda doorbell: (doorbell.epoch == 0, doorbell.epoch <= TERMINATION_TICKS, doorbell.epoch)
+    ):
         lowest.setdefault((bell.kind, bell.key), bell)
     return sorted(lowest.values(), key=lambda doorbell: (_URGENCY.get(doorbell.kind, 9), doorbell.kind, doorbell.key))

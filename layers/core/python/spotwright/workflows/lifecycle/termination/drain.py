@@ -16,13 +16,16 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
 from spotwright.scheduling.inputs.provisionable import is_follower
-from spotwright.telemetry import events
-from spotwright.workflows.lifecycle.actions import cordon, update_conditions
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
+from spotwright.workflows.lifecycle.actions import cordon, log, update_conditions
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.cluster import ClusterPort
 
 FORCEFUL: Final = "Forceful Termination"
+# A pod that has so much less than its grace period was told as early as it could be.
+LATE_SECONDS: Final = 5
 # So many nodes are looked at for one that admits a follower.
 NODES_READ: Final = 100
 
@@ -62,7 +65,7 @@ def _drain_node(
         seconds_left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
         return seconds_left if seconds_left > 0 else None
     if deadline is not None:
-        _delete_forcefully(ports, drain, deadline, now)
+        _delete_forcefully(ports, claim, drain, deadline, now)
     _evict(ports, claim, node, drain, now)
     return (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else math.inf
 
@@ -85,22 +88,52 @@ def _recorded_attachments(claim: NodeClaim) -> frozenset[str]:
     return frozenset(filter(None, claim.metadata.annotations.get(labels.VOLUME_ATTACHMENTS, "").split(",")))
 
 
-def _delete_forcefully(ports: LifecyclePorts, drain: draining.Drain, deadline: datetime, now: datetime) -> None:
+def _delete_forcefully(
+    ports: LifecyclePorts, claim: NodeClaim | None, drain: draining.Drain, deadline: datetime, now: datetime
+) -> None:
     """Delete the pods that would outlast the deadline, without asking their disruption budgets."""
     for forced_delete in drain.delete:
         metadata, seconds = forced_delete.pod.metadata, forced_delete.grace_seconds
         ports.cluster.delete("pods", metadata, grace_seconds=seconds)
-        event = events.DISRUPTED(deadline=deadline.strftime("%Y-%m-%dT%H:%M:%SZ"), seconds=seconds)
+        event = events.DISRUPTED(deadline=_text(deadline), seconds=seconds)
         ports.cluster.record_event("pods", metadata, event, now=now)
+        if seconds + LATE_SECONDS < forced_delete.pod.termination_grace_period_seconds:
+            _say_too_late(ports, claim, forced_delete, deadline, now)
+
+
+def _say_too_late(
+    ports: LifecyclePorts,
+    claim: NodeClaim | None,
+    forced_delete: draining.ForcedDelete,
+    deadline: datetime,
+    now: datetime,
+) -> None:
+    """Say of a pod that it cannot stop as it should, however early it would be told now."""
+    pod, seconds = forced_delete.pod, forced_delete.grace_seconds
+    needed = pod.termination_grace_period_seconds
+    log_line(log, log_lines.POD_STOPPED_EARLY, pod=pod.key, node=pod.node_name, needed_seconds=needed, seconds=seconds)
+    if claim is not None:
+        event = events.POD_STOPPED_EARLY(pod=pod.key, needed=needed, seconds=seconds, deadline=_text(deadline))
+        ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
+
+
+def _text(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> None:
     disruption_reason = find_condition(claim.conditions, "DisruptionReason") if claim is not None else None
     cause = disruption_reason.reason if disruption_reason and disruption_reason.status == "True" else FORCEFUL
+    refused_labels = set[tuple[str, frozenset[tuple[str, str]]]]()
     for pod in drain.evict:
+        selected_by = pod.metadata.namespace, frozenset(pod.metadata.labels.items())
+        if selected_by in refused_labels:
+            # The same budgets select it: another refusal tells nothing, and costs the API server a request.
+            continue
         if ports.cluster.evict(pod) or _delete_follower(ports, node, pod, cause):
             ports.cluster.record_event("pods", pod.metadata, events.EVICTED(reason=cause), now=now)
         else:
+            refused_labels.add(selected_by)
             refused = events.FAILED_DRAINING(reason=f"evicting pod {pod.key} violates a PDB")
             ports.cluster.record_event("nodes", node.metadata, refused, now=now)
     waiting = events.FAILED_DRAINING(reason=f"{len(drain.waiting)} pods are waiting to be evicted")

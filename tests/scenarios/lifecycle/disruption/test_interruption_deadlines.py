@@ -1,0 +1,119 @@
+"""EC2 names the second in which it takes an instance: pods stop in order, each with its grace period, before that."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+NOTICE_SECONDS = 120
+
+
+def pod(name: str, grace_seconds: int, **fields: Any) -> Pod:
+    return builders.pod(name, cpu_millicores=300, termination_grace_period_seconds=grace_seconds, **fields)
+
+
+def warned(*pods: tuple[Pod, int], grace_period_seconds: int | None = None, **budget: int) -> tuple[World, datetime]:
+    """A spot node with these pods is warned, and its replacement is late; the budget is that of the pods ``web``.
+
+    Pods take their whole grace period to stop.
+    """
+    world = fresh_world()
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=grace_period_seconds)
+    for template, replicas in pods:
+        world.deploy(template, replicas)
+    count = sum(replicas for _, replicas in pods)
+    assert world.run(90, until=lambda: len(world.running_pods()) == count)
+    world.run(20)
+    (claim,) = world.claims()
+    if budget:
+        world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("web", "web", **budget))
+    world.kubelets.stop_seconds = 10_000
+    world.kubelets.boot_seconds = 600
+    at = world.clock.now()
+    world.interrupt_spot(claim.provider_id.rpartition("/")[2])
+    return world, at
+
+
+def asked_to_stop(world: World, seconds: int = NOTICE_SECONDS) -> dict[str, float]:
+    """Pods by name and the seconds from now to the moment at which each was told to stop."""
+    began, told = world.clock.now(), dict[str, float]()
+    for _ in range(seconds):
+        world.run(1)
+        for leaving in world.cluster.all("pods"):
+            if leaving.metadata.deletion_timestamp is not None:
+                told.setdefault(leaving.metadata.name, (world.clock.now() - began).total_seconds())
+    return told
+
+
+def test_pods_of_a_budget_that_lets_one_go_at_a_time_begin_so_early_that_all_have_their_time() -> None:
+    """3 x 20 s to stop, twice 10 s until a successor is Ready, 10 s for the messages: 30 s are left to wait."""
+    world, _ = warned((pod("web", 20), 3), max_unavailable=1)
+    told = asked_to_stop(world, 60)
+    assert 29 <= min(told.values()) <= 35
+
+
+def test_critical_pods_have_their_time_after_the_others() -> None:
+    """40 s for the others, then 40 s, and 10 s for the messages."""
+    critical = pod("dns", 40, priority_class_name="system-cluster-critical")
+    world, _ = warned((pod("web", 40), 1), (critical, 1))
+    told = asked_to_stop(world)
+    first, last = (next(at for name, at in told.items() if name.startswith(kind)) for kind in ("web", "dns"))
+    assert 29 <= first <= 35
+    assert first + 38 <= last <= NOTICE_SECONDS - 40 + 1
+
+
+@pytest.mark.parametrize("kept_by", ["budget", "annotation"])
+def test_what_keeps_a_pod_keeps_it_as_long_as_its_grace_period_still_fits(kept_by: str) -> None:
+    """EC2 asks neither: the pod would be killed with its instance, a grace period later."""
+    if kept_by == "budget":
+        world, _ = warned((pod("web", 30), 1), max_unavailable=0)
+    else:
+        world, _ = warned((pod("web", 30, annotations={labels.DO_NOT_DISRUPT: "true"}), 1))
+    told = asked_to_stop(world, 110)
+    assert NOTICE_SECONDS - 30 <= min(told.values()) <= NOTICE_SECONDS - 30 + 3
+    (event,) = [event for event in world.cluster.events if event.reason == "Disrupted"]
+    assert "granted 29 seconds" in event.message or "granted 28 seconds" in event.message
+
+
+def test_a_pod_that_cannot_stop_in_time_is_said_with_the_time_it_needs_and_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("WARNING", "spotwright.lifecycle")
+    world, at = warned((pod("web", 600), 1))
+    told = asked_to_stop(world, 30)
+    assert min(told.values()) <= 5, "as early as possible"
+    (event,) = [event for event in world.cluster.events if event.reason == "PodStoppedEarly"]
+    assert event.kind == "nodeclaims"
+    deadline = (at + timedelta(seconds=NOTICE_SECONDS)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert event.message.startswith("Pod default/web-0001 needs 600 seconds to stop and has 11")
+    assert event.message.endswith(f": its node goes at {deadline}")
+    assert [record.getMessage() for record in caplog.records].count("pod has less time to stop than it needs") == 1
+
+
+def test_a_shorter_termination_grace_period_ends_the_drain_earlier() -> None:
+    """A pod that may not be disrupted has no other place planned, so that nothing is waited for."""
+    world, _ = warned((pod("web", 20, annotations={labels.DO_NOT_DISRUPT: "true"}), 1), grace_period_seconds=30)
+    told = asked_to_stop(world, 110)
+    assert 30 - 20 <= min(told.values()) <= 30 - 20 + 3
+    assert "PodStoppedEarly" not in {event.reason for event in world.cluster.events}
+
+
+def test_a_node_that_was_being_drained_already_has_the_time_that_ec2_leaves() -> None:
+    world = fresh_world()
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=3600)
+    world.deploy(pod("web", 30, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    world.forget_deployments()
+    world.kubelets.stop_seconds = 10_000
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(10)
+    world.interrupt_spot(claim.provider_id.rpartition("/")[2])
+    told = asked_to_stop(world, 110)
+    assert NOTICE_SECONDS - 30 <= min(told.values()) <= NOTICE_SECONDS - 30 + 3

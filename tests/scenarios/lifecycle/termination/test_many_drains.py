@@ -1,0 +1,111 @@
+"""Two hundred nodes are drained at once: each in its order, and a budget that refuses keeps nobody else waiting."""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from spotwright.lifecycle.retry import TICK_SECONDS
+from spotwright.model import labels
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Effect
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+NODES = 200
+# Nodes with four replicas that no budget lets go, and nodes whose volume stays attached.
+KEPT, ATTACHED = 20, 5
+SECONDS = 90
+LEFT_OUT = (labels.EXCLUDE_FROM_LOAD_BALANCERS, "karpenter")
+
+
+class Drained:
+    """``world``: all NodeClaims were deleted at the same moment; ``kept``, ``attached``: names of nodes.
+
+    ``asked``: of each eviction that was tried, the node and whether it took no load-balancer traffic any more.
+    """
+
+    def __init__(self) -> None:
+        self.world = fresh_world()
+        self.world.deploy(builders.pod("web", cpu_millicores=1800), NODES)
+        assert self.world.run(60, until=lambda: len(self.world.running_pods()) == NODES)
+        self.world.forget_deployments()
+        nodes = sorted(pod.node_name for pod in self.world.running_pods())
+        self.kept, self.attached = frozenset(nodes[:KEPT]), frozenset(nodes[-ATTACHED:])
+        self._keep()
+        self.asked: list[tuple[str, bool]] = []
+        self._watch()
+        for claim in self.world.claims():
+            self.world.cluster.delete("nodeclaims", claim.metadata)
+        self.began = self.world.clock.now()
+        self.world.effects.log.clear()
+        self.world.run(SECONDS)
+
+    def _keep(self) -> None:
+        for name in self.kept:
+            for number in range(4):
+                pod = builders.pod(f"api-{name}-{number}", labels={"app": "api"}, node_name=name, is_ready=True)
+                self.world.cluster.put("pods", pod)
+                self.world.cluster.update("pods", pod.key, phase="Running")
+        budget = builders.pod_disruption_budget("api", "api", max_unavailable=0)
+        self.world.cluster.put("poddisruptionbudgets", budget)
+        for name in self.attached:
+            self.world.cluster.attachments[name] = (f"pv-{name}",)
+
+    def _watch(self) -> None:
+        evict = self.world.cluster.evict
+
+        def watched(pod: Pod) -> bool:
+            node = self.world.cluster.node(pod.node_name)
+            is_out = node is not None and DISRUPTED_TAINT in node.taints and LEFT_OUT in node.metadata.labels.items()
+            self.asked.append((pod.node_name, is_out))
+            return evict(pod)
+
+        self.world.cluster.evict = watched  # type: ignore[method-assign]
+
+    def of(self, port: str, action: str) -> tuple[Effect, ...]:
+        return self.world.effects.select(port, action)
+
+
+@pytest.fixture(scope="module")
+def drained() -> Drained:
+    return Drained()
+
+
+def test_nodes_whose_pods_may_go_wait_for_no_other(drained: Drained) -> None:
+    left = {claim.node_name for claim in drained.world.claims()}
+    assert left == drained.kept | drained.attached
+
+
+def test_a_refusing_budget_is_asked_once_for_each_node_and_look(drained: Drained) -> None:
+    """Four pods that it selects are one request; other pods of the node were evicted at once."""
+    asked = Counter(node for node, _ in drained.asked)
+    looks = SECONDS / TICK_SECONDS
+    assert all(looks / 2 < asked[node] < 2 * looks for node in drained.kept), "not four in each"
+    assert all(asked[node] == 1 for node in asked.keys() - drained.kept)
+    assert {pod.metadata.labels["app"] for pod in drained.world.running_pods()} == {"api"}
+
+
+def test_no_pod_is_evicted_while_its_node_still_takes_traffic_or_pods(drained: Drained) -> None:
+    assert len({node for node, _ in drained.asked}) == NODES
+    assert all(is_out for _, is_out in drained.asked)
+
+
+def test_a_node_with_an_attached_volume_is_empty_and_its_instance_runs(drained: Drained) -> None:
+    claims = [claim for claim in drained.world.claims() if claim.node_name in drained.attached]
+    assert all(claim.is_condition_true("Drained") for claim in claims)
+    assert not any(claim.is_condition_true("InstanceTerminating") for claim in claims)
+    assert len(drained.world.ec2.live_instances()) == KEPT + ATTACHED
+
+
+def test_pods_keep_their_whole_grace_period(drained: Drained) -> None:
+    """Evictions state no grace period of their own, so that preStop and SIGTERM have the time of the pod's spec."""
+    assert not [effect for effect in drained.of("cluster", "delete") if effect.subject.startswith("pods/")]
+
+
+def test_all_evictions_are_asked_for_within_seconds(drained: Drained) -> None:
+    evicted = {effect.subject: effect.at for effect in reversed(drained.of("cluster", "evict"))}
+    web = [at for key, at in evicted.items() if key.startswith("default/web-")]
+    assert len(web) == NODES
+    assert max(web) - drained.began <= timedelta(seconds=2 * TICK_SECONDS)
