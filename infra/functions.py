@@ -14,6 +14,7 @@ from infra.config import Config
 from infra.grants import Grant, acknowledge, grant
 from infra.layer import RUNTIME, lambda_architecture
 from infra.queues import WorkQueue
+from layers.core import authorities
 from layers.core.build import ROOT
 
 #: Memory buys a share of a processor: 1,769 MB a whole one, which is all that one thread of Python can use. Chosen by
@@ -99,7 +100,7 @@ class Function(Construct):
             role=self.role,
             memory_size=spec.memory_mb,
             timeout=Duration.seconds(spec.timeout_seconds),
-            environment={**environment, "POWERTOOLS_SERVICE_NAME": spec.name},
+            environment={**environment, "POWERTOOLS_SERVICE_NAME": spec.name, "AWS_CA_BUNDLE": authorities.PATH},
             environment_encryption=key,
             log_group=self.logs,
             recursive_loop=lambda_.RecursiveLoop.ALLOW if spec.recursive else lambda_.RecursiveLoop.TERMINATE,

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from layers.core.authorities import write_authorities
 from layers.core.contents import OMITTED_DISTRIBUTIONS, PRUNED_DISTRIBUTIONS, trim
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +72,7 @@ def _build_dependencies(architecture: str) -> Path:
         with _scratch() as scratch:
             install_locked(architecture, scratch / "python", _layer_selection())
             trim(scratch / "python")
+            write_authorities(scratch / "python")
             _compile(scratch / "python")
             unfinished = scratch / "dependencies.zip"
             _append(unfinished, scratch, scratch / "python")

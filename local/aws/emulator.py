@@ -61,6 +61,11 @@ class Emulator:
         """Base URL of this process: an address, not a name, so that S3 clients use path style."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def secure_endpoint(self) -> str:
+        """The same with TLS."""
+        return f"https://127.0.0.1:{self.port}"
+
     def route(self, method: str, path: str, handler: ControlHandler) -> None:
         """Answer `method path` of the control API; `<name>` segments of `path` become parameters."""
         self.routes.append((method, tuple(path.strip("/").split("/")), handler))

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from local.aws import faults, seed
+from local.aws import faults, seed, tls
 from local.aws.authorization import authorizer
 from local.aws.calls import moto_lookups
 from local.aws.calls.call_log import CallLog
@@ -76,6 +76,7 @@ MODULES: tuple[EmulatorModule, ...] = (
     functions_control,
     pollers,
     scheduler,
+    tls,
     seed,
 )
 
@@ -142,12 +143,23 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on 127.0.0.1 only; port 0 takes a free one."""
+    """Listens on 127.0.0.1 only; port 0 takes a free one. The same port speaks TLS with who begins so."""
 
     daemon_threads = True
     request_queue_size = 128
     gateway: Gateway
     control: ControlApi
+    tls: tls.Tls
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """In the connection's own thread: a client that is slow to shake hands keeps nobody waiting."""
+        try:
+            connection = self.tls.accept(request)
+        except OSError:
+            # The client went away, or trusts another certificate: it knows why.
+            self.shutdown_request(request)
+            return
+        super().process_request_thread(connection, client_address)
 
 
 def build_emulator(directory: Path, *, region: str, cluster: str, port: int, strictness: Strictness) -> Emulator:
@@ -167,7 +179,7 @@ def running_server(
     server = Server(("127.0.0.1", port), Handler)
     port = server.server_address[1]
     emulator = build_emulator(directory, region=region, cluster=cluster, port=port, strictness=strictness)
-    server.gateway, server.control = Gateway(emulator), ControlApi(emulator)
+    server.gateway, server.control, server.tls = Gateway(emulator), ControlApi(emulator), emulator.component(tls.Tls)
     threads = [threading.Thread(target=server.serve_forever, name="http", daemon=True)]
     threads += [
         threading.Thread(target=run, args=(stop,), name=name, daemon=True) for name, run in emulator.background_runs

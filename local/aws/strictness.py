@@ -38,6 +38,7 @@ class Rule(StrEnum):
     ACCOUNT_CONCURRENCY = "account-concurrency"
     QUEUE_POLICIES = "queue-policies"
     FUNCTION_NETWORKS = "function-networks"
+    TLS = "tls"
     INIT_DURATION = "init-duration"
     PROCESSOR_SHARE = "processor-share"
 
@@ -75,6 +76,7 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.ACCOUNT_CONCURRENCY: Behavior("a new account runs ten functions at once"),
     Rule.QUEUE_POLICIES: Behavior("a queue's policy counts for every caller"),
     Rule.FUNCTION_NETWORKS: Behavior("a function in a VPC reaches what its subnets have a way to"),
+    Rule.TLS: Behavior("functions and pods call over TLS"),
     Rule.INIT_DURATION: Behavior("a process that takes longer than ten seconds to start is ended"),
     Rule.PROCESSOR_SHARE: Behavior("a function has the part of a processor that its memory buys"),
 }

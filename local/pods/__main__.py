@@ -25,9 +25,7 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, required=True)
     parser.add_argument("--commands", type=json.loads, required=True, help="JSON: image name to command")
     arguments = parser.parse_args()
-    settings = RunnerSettings(
-        arguments.directory, arguments.kubeconfig, arguments.aws, arguments.region, arguments.commands
-    )
+    settings = RunnerSettings(arguments.directory, arguments.kubeconfig, arguments.region, arguments.commands)
     api = KubernetesApi(arguments.kubeconfig)
     credentials = PodIdentityAgent(api, arguments.aws, arguments.cluster)
     threading.Thread(target=credentials.serve_forever, name="credentials", daemon=True).start()

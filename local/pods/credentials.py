@@ -13,6 +13,7 @@ import urllib3
 from local.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from local.kubernetes.kubeconfig import read_kubeconfig, write_kubeconfig
 from local.kubernetes.pod_identity_webhook import AUDIENCE, CREDENTIALS_URI, TOKEN_FILE
+from local.pods.environment import ContainerConfigError
 
 TOKEN_SECONDS = 86400
 # The local AWS's answer while the add-on is not installed.
@@ -113,6 +114,16 @@ class PodIdentityAgent(ThreadingHTTPServer):
         except urllib3.exceptions.HTTPError as error:
             return 502, json.dumps({"message": str(error)}).encode()
         return answer.status, answer.data
+
+    def aws_environment(self) -> dict[str, str]:
+        """Variables with which a pod's SDK calls the local AWS. Raises ContainerConfigError when it does not answer."""
+        try:
+            answer = self._pool.request("GET", f"{self._aws_endpoint}/_local/tls")
+        except urllib3.exceptions.HTTPError as error:
+            raise ContainerConfigError(f"the local AWS does not answer: {error}") from error
+        if answer.status != 200:
+            raise ContainerConfigError(f"the local AWS answers {answer.status} to /_local/tls")
+        return dict(answer.json()["environment"])
 
     def _account(self, token: str) -> tuple[str, str] | None:
         """Namespace and name of the service account whose token this is."""

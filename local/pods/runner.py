@@ -32,7 +32,6 @@ class RunnerSettings:
 
     directory: Path
     kubeconfig: Path
-    aws_endpoint: str
     region: str
     commands: Mapping[str, Sequence[str]]
 
@@ -119,7 +118,7 @@ class PodRunner:
         """The local AWS, and a free port of this machine for each port of the container."""
         ports = [entry["containerPort"] for entry in spec.get("ports") or []]
         return {
-            "AWS_ENDPOINT_URL": self._settings.aws_endpoint,
+            **self._credentials.aws_environment(),
             "AWS_REGION": self._settings.region,
             "AWS_DEFAULT_REGION": self._settings.region,
             "AWS_EC2_METADATA_DISABLED": "true",

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from infra.config import MAX_CLUSTERS
+from layers.core import authorities
 from spotwright.settings import environment
 from tests.infra.conftest import ROOT, cluster, synthesise
 from tests.infra.template import Template
@@ -74,6 +75,11 @@ def test_the_environment_is_one_the_library_reads(full: Template, name: str) -> 
     assert cluster_settings.act_role_arn == f"<{full.cluster_role('one', 'Act')}.Arn>"
     assert cluster_settings.node_roles == ("KarpenterNodeRole-one",)
     assert cluster_settings.settings == {"PREFERENCE_POLICY": "Ignore"}
+
+
+@pytest.mark.parametrize("name", TIMEOUTS)
+def test_a_function_trusts_the_authorities_in_its_layer(plain: Template, name: str) -> None:
+    assert plain.function(name)["Environment"]["Variables"]["AWS_CA_BUNDLE"] == authorities.PATH
 
 
 def test_functions_join_the_cells_network(full: Template, plain: Template) -> None:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class FakeControlApi(ThreadingHTTPServer):
-    """Answers `POST /_local/...` with what `replies` holds for the path; keeps the questions."""
+    """Answers `GET` and `POST /_local/...` with what `replies` holds for the path; keeps the questions."""
 
     daemon_threads = True
 
@@ -48,6 +48,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.questions.append((self.path, question))
+        self.do_GET()
+
+    def do_GET(self) -> None:
         reply = self.server.replies.get(self.path)
         body = json.dumps(reply or {}).encode()
         self.send_response(404 if reply is None else 200)

@@ -174,6 +174,8 @@ class AwsRequest:
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": "http",
             "wsgi.input": io.BytesIO(self.body),
+            # A body that came in chunks is whole by now.
+            "wsgi.input_terminated": True,
             "wsgi.errors": io.StringIO(),
             "wsgi.multithread": True,
             "wsgi.multiprocess": False,

@@ -109,8 +109,8 @@ def _decoded(token: str) -> str:
 
 
 def _check_url(emulator: Emulator, url: PresignedUrl) -> None:
-    hosts = {emulator.endpoint, f"https://sts.{emulator.region}.amazonaws.com", "https://sts.amazonaws.com"}
-    if f"{url.parts.scheme}://{url.parts.netloc}" not in hosts:
+    hosts = {f"https://sts.{emulator.region}.amazonaws.com", "https://sts.amazonaws.com"}
+    if f"{url.parts.scheme}://{url.parts.netloc}" not in hosts | {emulator.endpoint, emulator.secure_endpoint}:
         raise TokenRejected(f"{url.parts.netloc} is not this STS")
     if url.parts.path not in ("", "/"):
         raise TokenRejected("unexpected path in the presigned URL")

@@ -21,6 +21,7 @@ from local.aws.functions.usage import UsageMeter
 from local.aws.functions.versions import FunctionVersion
 from local.aws.strictness import Rule
 from local.aws.sts import callers
+from local.aws.tls import Tls, trusted_by
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 # What AWS grants a process before its first invocation; a loaded laptop with cold files gets more where it may.
@@ -62,7 +63,7 @@ class ExecutionEnvironment:
         runtime = packages.runtime_folder(folder)
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(BOOTSTRAP), task, opt, runtime, self.function.handler],
-            env=self._variables(task, runtime),
+            env=self._variables(task, Path(opt), runtime),
             cwd=task,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -70,32 +71,37 @@ class ExecutionEnvironment:
             start_new_session=True,
         )
 
-    def _variables(self, task: Path, runtime: Path) -> dict[str, str]:
+    def _variables(self, task: Path, opt: Path, runtime: Path) -> dict[str, str]:
         """As Lambda sets them; what the runtime reserves wins over the function's own."""
         function, credentials = self.function, self._credentials
-        return dict(function.environment) | {
-            "_HANDLER": function.handler,
-            "AWS_ACCESS_KEY_ID": credentials.access_key_id,
-            "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
-            "AWS_SESSION_TOKEN": credentials.session_token,
-            "AWS_REGION": self._emulator.region,
-            "AWS_DEFAULT_REGION": self._emulator.region,
-            "AWS_ENDPOINT_URL": self._emulator.endpoint,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.runtime}",
-            "AWS_LAMBDA_FUNCTION_NAME": function.name,
-            "AWS_LAMBDA_FUNCTION_VERSION": function.version,
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
-            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
-            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function.name}",
-            "AWS_LAMBDA_LOG_STREAM_NAME": self._log.stream,
-            "AWS_LAMBDA_RUNTIME_API": self._api.address,
-            "LAMBDA_TASK_ROOT": str(task),
-            "LAMBDA_RUNTIME_DIR": str(runtime),
-            "LANG": "en_US.UTF-8",
-            "PATH": "/usr/local/bin:/usr/bin/:/bin",
-            "TZ": ":UTC",
-        }
+        own = dict(function.environment)
+        calls = self._emulator.component(Tls).environment(trusted_by(opt, own))
+        return (
+            own
+            | calls
+            | {
+                "_HANDLER": function.handler,
+                "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+                "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+                "AWS_SESSION_TOKEN": credentials.session_token,
+                "AWS_REGION": self._emulator.region,
+                "AWS_DEFAULT_REGION": self._emulator.region,
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.runtime}",
+                "AWS_LAMBDA_FUNCTION_NAME": function.name,
+                "AWS_LAMBDA_FUNCTION_VERSION": function.version,
+                "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
+                "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+                "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function.name}",
+                "AWS_LAMBDA_LOG_STREAM_NAME": self._log.stream,
+                "AWS_LAMBDA_RUNTIME_API": self._api.address,
+                "LAMBDA_TASK_ROOT": str(task),
+                "LAMBDA_RUNTIME_DIR": str(runtime),
+                "LANG": "en_US.UTF-8",
+                "PATH": "/usr/local/bin:/usr/bin/:/bin",
+                "TZ": ":UTC",
+            }
+        )
 
     @property
     def is_usable(self) -> bool:

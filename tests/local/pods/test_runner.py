@@ -73,7 +73,7 @@ class Played:
         self.boots.api.create("/api/v1/namespaces/default/pods", pod)
         return self.directory / f"default_{name}"
 
-    def until(self, holds: Any, seconds: float = 20.0) -> None:
+    def until(self, holds: Any, seconds: float = 90.0) -> None:
         def stepped() -> object:
             self.runner.reconcile()
             return holds()
@@ -85,7 +85,8 @@ class Played:
 def played(
     boots: BootHarness, plane: ControlPlane, control_api: FakeControlApi, environment: dict[str, str], tmp_path: Path
 ) -> Iterator[Played]:
-    settings = RunnerSettings(tmp_path / "pods", plane.kubeconfig, control_api.endpoint, "ap-northeast-2", COMMANDS)
+    settings = RunnerSettings(tmp_path / "pods", plane.kubeconfig, "ap-northeast-2", COMMANDS)
+    control_api.replies["/_local/tls"] = {"environment": {"AWS_ENDPOINT_URL": "https://127.0.0.1:1"}}
     credentials = PodIdentityAgent(plane.api, control_api.endpoint, "dev")
     thread = threading.Thread(target=credentials.serve_forever, daemon=True)
     thread.start()

@@ -37,6 +37,7 @@ def test_a_token_is_its_role_and_the_groups_of_its_entry(aws: Aws, session: dict
 
 def test_a_token_for_the_public_endpoint_of_sts_is_as_good(aws: Aws, session: dict[str, Any]) -> None:
     assert identify(aws, token(presigned(session, f"https://sts.{REGION}.amazonaws.com")))["authenticated"]
+    assert identify(aws, token(presigned(session, aws.endpoint.replace("http:", "https:"))))["authenticated"]
 
 
 def test_the_cluster_admin_policy_is_the_group_of_masters(aws: Aws, session: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from tests.local.aws.serverless import eventually, run_local_aws
 
 # Functions have no SDK here; who calls is read from the scope of the signature.
 ASKS = """
-import os, re, sys, urllib.error, urllib.request
+import os, re, ssl, sys, urllib.error, urllib.request
 
 BODIES = {
     "sts": ("application/x-www-form-urlencoded", b"Action=GetCallerIdentity&Version=2011-06-15"),
@@ -26,7 +26,9 @@ def handler(event, context):
         "Content-Type": kind, **({"X-Amz-Target": "DynamoDB_20120810.ListTables"} if event == "dynamodb" else {}),
     }
     try:
-        urllib.request.urlopen(urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], body, headers)).read()
+        request = urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], body, headers)
+        trusted = ssl.create_default_context(cafile=os.environ["AWS_CA_BUNDLE"])
+        urllib.request.urlopen(request, context=trusted).read()
     except urllib.error.HTTPError as error:
         text = error.read().decode()
         return [os.getpid(), *(re.findall("RequestExpired|ExpiredToken[A-Za-z]*", text) or [text])]

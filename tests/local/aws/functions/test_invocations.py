@@ -34,7 +34,7 @@ def test_answers_with_lambda_environment(aws: Aws) -> None:
     assert environment["COLOUR"] == "blue"
     assert environment["AWS_LAMBDA_FUNCTION_NAME"] == "echo"
     assert environment["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] == "256"
-    assert environment["AWS_ENDPOINT_URL"] == aws.endpoint
+    assert environment["AWS_ENDPOINT_URL"] == aws.endpoint.replace("http:", "https:")
     assert environment["AWS_ACCESS_KEY_ID"].startswith("ASIA")
     assert "Lineage=" in environment["_X_AMZN_TRACE_ID"]
     assert "hello from" in (aws.directory / "logs" / "function-echo.log").read_text()

@@ -17,7 +17,7 @@ from tests.local.aws.serverless import Aws, run_local_aws
 
 # Functions have no SDK here; who calls is read from the scope of the signature.
 ASKS = """
-import os, urllib.request
+import os, ssl, urllib.request
 
 def handler(event, context):
     scope = f"{os.environ['AWS_ACCESS_KEY_ID']}/20260101/{os.environ['AWS_REGION']}/sts/aws4_request"
@@ -25,7 +25,9 @@ def handler(event, context):
                "Content-Type": "application/x-www-form-urlencoded"}
     body = b"Action=GetCallerIdentity&Version=2011-06-15"
     try:
-        urllib.request.urlopen(urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], body, headers)).read()
+        request = urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], body, headers)
+        trusted = ssl.create_default_context(cafile=os.environ["AWS_CA_BUNDLE"])
+        urllib.request.urlopen(request, context=trusted).read()
     except OSError as error:
         return type(error).__name__
     return "answered"
