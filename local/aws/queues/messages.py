@@ -128,6 +128,9 @@ def patch_moto() -> None:
     replacements: list[tuple[type, str, Any]] = [
         (Message, "visible", property(_is_visible)),
         (Message, "delayed", property(_is_delayed)),
+        (Queue, "messages", property(_messages)),
+        (Queue, "approximate_number_of_messages_delayed", property(_delayed)),
+        (Queue, "approximate_number_of_messages_not_visible", property(_not_visible)),
         (Queue, "add_message", _add_message),
         (Queue, "delete_message", delete_message),
         (SQSBackend, "receive_message", _receive_message),
@@ -141,12 +144,28 @@ def patch_moto() -> None:
 
 
 def _is_visible(message: Message) -> bool:
-    """moto asks it of every message of the queue three times for each that is sent, and makes a date each time."""
     return time.time() * 1000 > message.visible_at
 
 
 def _is_delayed(message: Message) -> bool:
     return time.time() * 1000 < message.delayed_until
+
+
+def _messages(queue: Queue) -> list[Message]:
+    """Those that are visible and not delayed. moto asks for these three for each message that is sent, and takes the
+    time, as a date, for each message that is there."""
+    now = time.time() * 1000
+    return [message for message in queue._messages if message.visible_at < now >= message.delayed_until]
+
+
+def _delayed(queue: Queue) -> int:
+    now = time.time() * 1000
+    return sum(now < message.delayed_until for message in queue._messages)
+
+
+def _not_visible(queue: Queue) -> int:
+    now = time.time() * 1000
+    return sum(message.visible_at >= now for message in queue._messages)
 
 
 def _add_message(queue: Queue, message: Message) -> None:

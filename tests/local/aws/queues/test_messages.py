@@ -1,0 +1,22 @@
+"""Which messages of a queue can be received, and what the queue says of the others."""
+
+import time
+
+from moto.sqs.models import Message, SQSBackend
+
+from local.aws.queues import messages
+
+
+def test_a_queue_counts_what_can_be_received_what_is_hidden_and_what_is_delayed() -> None:
+    messages.patch_moto()
+    queue = SQSBackend("ap-northeast-2", "123456789012").create_queue("work")
+    later = time.time() * 1000 + 60_000
+    for name, visible_at, delayed_until in (("ready", 0.0, 0.0), ("received", later, 0.0), ("delayed", 0.0, later)):
+        message = Message(name, name)
+        message.visible_at, message.delayed_until = visible_at, delayed_until
+        queue._messages.append(message)
+    assert [message.body for message in queue.messages] == ["ready"]
+    assert [message.body for message in queue._messages if message.visible and not message.delayed] == ["ready"]
+    assert queue.approximate_number_of_messages == 1
+    assert queue.approximate_number_of_messages_not_visible == 1
+    assert queue.approximate_number_of_messages_delayed == 1
