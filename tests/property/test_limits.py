@@ -14,6 +14,7 @@ from tests.property.plans import LAWS, clusters, deployments, planned, unlimited
 from tests.unit.scheduling.builders import TYPES, pool, snapshot
 
 CAPACITY = {instance_type.name: instance_type.capacity for instance_type in TYPES}
+HEAVY, LIGHT = "heavy", "light"
 
 limited_clusters: st.SearchStrategy[Snapshot] = st.builds(
     lambda groups, cpu, memory, nodes, least: snapshot(
@@ -31,6 +32,20 @@ limited_clusters: st.SearchStrategy[Snapshot] = st.builds(
     st.integers(0, 80),
     st.integers(0, 8),
     st.sampled_from((None, None, 2, 3)),
+)
+
+two_limited_pools: st.SearchStrategy[Snapshot] = st.builds(
+    lambda groups, heavy, light, memory: snapshot(
+        *(pod for group in groups for pod in group),
+        pools=(
+            pool(HEAVY, weight=10, limits={"cpu": str(heavy), "memory": f"{memory}Gi"}),
+            pool(LIGHT, weight=1, limits={"cpu": str(light)}),
+        ),
+    ),
+    st.lists(deployments(), min_size=1, max_size=5, unique_by=lambda group: group[0].metadata.labels["app"]),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 80),
 )
 
 
@@ -97,3 +112,28 @@ def test_the_order_in_which_things_are_listed_means_nothing_within_limits(cluste
 def test_a_plan_within_limits_is_made_again_from_what_is_stored(cluster: Snapshot) -> None:
     stored = msgspec.json.decode(msgspec.json.encode(cluster), type=Snapshot)
     assert planned(stored) == planned(cluster)
+
+
+@LAWS
+@given(two_limited_pools)
+def test_two_limited_pools_leave_no_more_pods_than_either_alone(cluster: Snapshot) -> None:
+    both = planned(cluster)
+    for nodepool in cluster.nodepools:
+        alone = planned(msgspec.structs.replace(cluster, nodepools=(nodepool,)))
+        assert len(both.unschedulable_pods) <= len(alone.unschedulable_pods)
+
+
+@LAWS
+@given(two_limited_pools)
+def test_a_lighter_pool_gets_nodes_only_for_what_the_limits_of_the_heavier_have_no_room_for(cluster: Snapshot) -> None:
+    """Nodes of the heavier pool count as the types they were planned for; what these leave holds no lighter node."""
+    plan, heavy = planned(cluster), cluster.nodepools[0]
+    used = resources.add(*(CAPACITY[node.instance_types[0]] for node in plan.new_nodes if node.nodepool == HEAVY))
+    for node in plan.new_nodes:
+        fitting = [
+            instance_type.name
+            for instance_type in TYPES
+            if resources.fits(node.requests, instance_type.allocatable)
+            and all(used.get(name, 0) + instance_type.capacity[name] <= limit for name, limit in heavy.limits.items())
+        ]
+        assert node.nodepool == HEAVY or not fitting

@@ -69,6 +69,14 @@ def test_of_more_pods_than_a_limit_has_room_for_as_many_are_placed_as_fit() -> N
     assert shown(plan) == ["dense x 8"] * 2
 
 
+def test_pods_that_are_small_for_one_of_two_pools_come_first_there() -> None:
+    """For the pool without a limit of memory the pods of little cpu are small, however much memory they ask for."""
+    waiting = (*pods(3, "cores", 7, "64Mi"), *pods(3, "memory", "50m", "14Gi"))
+    light = pool("light", weight=1, limits={"cpu": "8"})
+    both = planned(*waiting, pools=(pool("heavy", weight=10, limits={"cpu": "0", "memory": "0"}), light))
+    assert shown(both) == shown(planned(*waiting, pools=(light,))) == ["fat x 1", "fat x 2"]
+
+
 def test_pods_of_different_zones_share_a_limit() -> None:
     limited = pool(limits={"cpu": "16"})
     waiting = [one for zone in ("z1", "z2") for one in pods(8, f"in-{zone}", 1, node_affinity=((zone_is(zone),),))]

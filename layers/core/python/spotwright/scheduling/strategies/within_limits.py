@@ -268,13 +268,12 @@ class _LimitSearch:
         and age.
         """
         assert self._best is not None
-        policy, key_of = self._best.policy, {pod.key: self._order_key(pod) for pod in self._pods}
-        ordered = sorted(self._pods, key=lambda pod: key_of[pod.key])
+        policy = self._best.policy
         ruled = [pod for pod in self._pods if _has_rules(pod)]
         if 0 < len(ruled) < len(self._pods) and self._has_time:
             # Pods placed one by one get a node of their size, which may be the last that a limit allows.
             self._try([[pod for pod in self._pods if not _has_rules(pod)], ruled], policy)
-        if len({key[:3] for key in key_of.values()}) > 1:
+        for ordered in self._smaller_first():
             self._try_smaller_first(ordered, policy)
         if self._violates_order(self._best.placement):
             self._try(priority.priority_batches(self._pods), policy)
@@ -300,9 +299,26 @@ class _LimitSearch:
         self._best.placement.work_units = max(self._best.placement.work_units, self._work_units)
         return self._best.placement
 
-    def _order_key(self, pod: Pod) -> tuple[int, float, float, priority.PriorityKey, str]:
-        """Higher priority first, then what takes the smaller share of what is scarce, then of what all request."""
-        prices = self._limited.values()
+    def _smaller_first(self) -> Iterator[list[Pod]]:
+        """Orders of the pods in which smaller ones of a priority come first: by what is scarce in any NodePool, then in
+        each, since what is small for one with another limit may be large.
+        """
+        known = list[list[str]]()
+        for prices in ([*self._limited.values()], *([of_pool] for of_pool in self._limited.values())):
+            key_of = {pod.key: self._order_key(pod, prices) for pod in self._pods}
+            ordered = sorted(self._pods, key=lambda pod: key_of[pod.key])
+            keys = [pod.key for pod in ordered]
+            if len({key[:3] for key in key_of.values()}) > 1 and keys not in known:
+                known.append(keys)
+                yield ordered
+
+    def _order_key(
+        self, pod: Pod, prices: Sequence[Mapping[str, float]]
+    ) -> tuple[int, float, float, priority.PriorityKey, str]:
+        """Higher priority first, then what takes the smaller share of what is scarce, then of what all request.
+
+        ``prices``: what a unit of each limited resource costs, by NodePool.
+        """
         size = max(
             (sum(price * pod.requests.get(name, 0) for name, price in unit_prices.items()) for unit_prices in prices),
             default=0.0,
