@@ -9,7 +9,14 @@ from infra.fields import ConfigError, Fields, show
 from spotwright.errors import InvalidRequest
 from spotwright.settings import PROVISIONER, catalog_settings, decision_settings
 from spotwright.workflows.install.preflight.checks import CHECKS
-from spotwright.workflows.install.preflight.facts import CLUSTER_NAME, CLUSTER_NAMES, NODE_ROLE, NODE_ROLES
+from spotwright.workflows.install.preflight.facts import (
+    CLUSTER_NAME,
+    CLUSTER_NAMES,
+    KMS_KEY,
+    KMS_KEYS,
+    NODE_ROLE,
+    NODE_ROLES,
+)
 
 #: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 RETENTION_DAYS = (
@@ -121,7 +128,6 @@ class Config:
 
 
 _POLICY = r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]+"
-_KEY = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
 _DURATION = r"\d+(\.\d+)?(ms|s|m)"
 _TABLE = r"[\w.-]{3,255}"
 _TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]+"
@@ -145,7 +151,7 @@ def parse_config(context: object, architecture: object = None) -> Config:
         log_level=fields.choice("logLevel", LOG_LEVELS, "INFO"),
         log_retention_days=fields.choice("logRetentionDays", RETENTION_DAYS, 30),
         decision_retention_days=fields.integer("decisionRetentionDays", range(1, 3651), 30),
-        kms_key_arn=fields.optional_text("kmsKeyArn", _KEY, "a KMS key's ARN, not an alias"),
+        kms_key_arn=fields.optional_text("kmsKeyArn", KMS_KEY, KMS_KEYS),
         alarm_topic_arn=fields.optional_text("alarmTopicArn", _TOPIC, "an SNS topic's ARN"),
         alarm_email=fields.optional_text("alarmEmail", _EMAIL, "an e-mail address"),
         memory_table=fields.optional_text("memoryTable", _TABLE, "the TableName of another cell's stack"),

@@ -82,6 +82,7 @@ def test_a_cluster_of_which_nothing_is_known_is_no_success(
             " nodes/mine), not ARNs",
         ),
         ([{**SOUND, "nodeRoles": "x"}], "clusters[0].nodeRoles: got 'x', allowed: a list of texts"),
+        ([{**SOUND, "settings": ["x"]}], 'clusters[0].settings: got ["x"], allowed: an object'),
         ([{**SOUND, "vpc": {"vpcId": 1}}], "clusters[0].vpc.vpcId: got 1, allowed: a text"),
     ],
 )

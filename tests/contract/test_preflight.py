@@ -12,7 +12,7 @@ from spotwright.adapters.aws import clients, node_roles, preflight
 from spotwright.adapters.aws.cluster_entry import cluster_entry
 from spotwright.adapters.aws.eks import readiness
 from spotwright.cli import main
-from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role, Subnet
+from spotwright.workflows.install.preflight.facts import ClusterDescription, KmsKey, NotAsked, Role, Subnet
 from tests.contract.conftest import LocalAws
 
 NAME = "looked-at"
@@ -86,6 +86,27 @@ def test_the_network_of_the_functions(aws: LocalAws) -> None:
     assert preflight.endpoints(ec2, vpc) == frozenset({"s3"})
 
 
+def test_a_key_says_whether_it_is_enabled_and_whom_its_policy_lets_use_it(aws: LocalAws) -> None:
+    kms = client(aws, "kms")
+    use = {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey*"], "Resource": "*"}
+    read = {"Effect": "Allow", "Action": "kms:Decrypt", "Resource": "*", "Principal": {"Service": "s3.amazonaws.com"}}
+    root = {
+        "Effect": "Allow",
+        "Action": "kms:*",
+        "Resource": "*",
+        "Principal": {"AWS": "arn:aws:iam::123456789012:root"},
+    }
+    services = ["events.amazonaws.com", "logs.ap-northeast-2.amazonaws.com"]
+    policy = {"Version": "2012-10-17", "Statement": [root, read, {**use, "Principal": {"Service": services}}]}
+    arn = kms.create_key(Policy=json.dumps(policy))["KeyMetadata"]["Arn"]
+    assert preflight.kms_key(kms, arn) == KmsKey("Enabled", frozenset(services))
+    everybody = {"Statement": [{**use, "Action": "kms:*", "Principal": "*"}]}
+    kms.put_key_policy(KeyId=arn, PolicyName="default", Policy=json.dumps(everybody))
+    kms.disable_key(KeyId=arn.rpartition("/")[2])
+    assert preflight.kms_key(kms, arn) == KmsKey("Disabled", frozenset({"*"}))
+    assert preflight.kms_key(kms, arn.replace(arn[-4:], "0000")) is None
+
+
 def test_an_entry_of_cdk_json_is_written_from_what_eks_says(
     aws: LocalAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +120,7 @@ def test_an_entry_of_cdk_json_is_written_from_what_eks_says(
     config.write_text(json.dumps({"app": "x", "context": {"spotwright": {"clusters": [{"name": "other"}]}}}))
     arguments = ["init", "--config", str(config), "--cluster"]
     assert main([*arguments, "nobody"]) == 1
+    assert "spotwright init: EKS has no cluster nobody in ap-northeast-2: the" in capsys.readouterr().err
     assert main([*arguments, NAME, "--node-role", ""]) == 2
     assert "--node-role: got '', allowed: an IAM role's name or ARN" in capsys.readouterr().err
     more = ["--node-role", "nodes/more", "--node-role", "arn:aws:iam::123456789012:role/nodes/further"]

@@ -8,7 +8,14 @@ import pytest
 from spotwright import manifests
 from spotwright.errors import Denied, InvalidRequest, NotFound, Unavailable
 from spotwright.workflows.install.node_access import NodeRole
-from spotwright.workflows.install.workflow import INSTALLERS, RemovalResult, install, remove, with_served_versions
+from spotwright.workflows.install.workflow import (
+    INSTALLERS,
+    Installation,
+    RemovalResult,
+    install,
+    remove,
+    with_served_versions,
+)
 from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 from tests.manifests.cluster import wanted
 from tests.manifests.samples import Object
@@ -72,6 +79,29 @@ def test_beside_a_karpenter_that_runs_nothing_is_installed() -> None:
     assert (len(objects.live), nodes.entries, access.closed) == (1, {}, 1)
     skipping = msgspec.structs.replace(installation, skipped_checks=("provisioner",))
     assert install(access, nodes, skipping, Deadline())
+
+
+def of_cell(name: str) -> Installation:
+    parts = manifests.forwarder("image", {"SPOTWRIGHT_CELL": name})
+    return msgspec.structs.replace(wanted(), parts=parts, installer=f"of-{name}")
+
+
+def test_where_another_cell_serves_the_cluster_nothing_is_installed_until_it_has_gone() -> None:
+    objects, nodes = Objects(), Nodes()
+    access = Access(objects)
+    install(access, nodes, of_cell("main"), Deadline())
+    before = copy.deepcopy(objects.live)
+    with pytest.raises(InvalidRequest) as refused:
+        install(access, nodes, of_cell("second"), Deadline())
+    for part in (f"cluster {nodes.cluster} is served by cell main", "Spotwright-main", "kubectl delete deployment"):
+        assert part in str(refused.value)
+    assert objects.live == before
+    # CloudFormation rolls back, which asks for what was never installed to be removed.
+    remove(access, nodes, of_cell("second"), Deadline())
+    assert objects.live == before
+    install(access, nodes, of_cell("main"), Deadline())
+    remove(access, nodes, of_cell("main"), Deadline())
+    assert install(access, nodes, of_cell("second"), Deadline())
 
 
 def test_a_karpenter_without_replicas_and_our_own_forwarder_are_no_provisioners() -> None:

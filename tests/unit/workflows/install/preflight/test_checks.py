@@ -9,6 +9,7 @@ from spotwright.workflows.install.preflight.checks import CHECKS, Status, run_ch
 from spotwright.workflows.install.preflight.facts import (
     ClusterDescription,
     Facts,
+    KmsKey,
     NotAsked,
     Role,
     Subnet,
@@ -19,6 +20,9 @@ from spotwright.workflows.install.preflight.facts import (
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/spotwright-forwarder:1"
 TARGET = Target("dev", "eu-west-1", node_roles=("nodes",), forwarder_image=IMAGE)
 IN_VPC = msgspec.structs.replace(TARGET, vpc_id="vpc-1", subnet_ids=("subnet-1",), security_group_ids=("sg-1",))
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
+WITH_KEY = msgspec.structs.replace(TARGET, kms_key_arn=KEY)
+KEY_USERS = frozenset({"events.amazonaws.com", "logs.eu-west-1.amazonaws.com"})
 CLUSTER = ClusterDescription("ACTIVE", "1.35", "API", public_cidrs=("0.0.0.0/0",), vpc_id="vpc-1")
 ROLE = Role(
     frozenset({"ec2.amazonaws.com"}), frozenset({"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"})
@@ -35,7 +39,11 @@ READY = Facts(
     concurrency=1000,
     has_spot_role=True,
     has_boundary=True,
+    key=KmsKey(allowed_services=KEY_USERS),
 )
+
+
+NEEDED = frozenset({"dynamodb", "ec2", "eks", "s3", "sqs", "sts"})
 
 
 def facts(**changes: Any) -> Facts:
@@ -52,7 +60,7 @@ def without(addon: str) -> frozenset[str]:
 
 
 def test_a_cluster_that_is_ready_has_no_problem() -> None:
-    for target in (TARGET, IN_VPC):
+    for target in (TARGET, IN_VPC, WITH_KEY):
         checks = run_checks(target, READY)
         assert [check.name for check in checks] == list(CHECKS)
         assert {check.status for check in checks} == {Status.OK}
@@ -153,6 +161,41 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
             "permissions-boundary",
             ("permissionsBoundary Limit", "no such policy", "cdk.json"),
         ),
+        (WITH_KEY, facts(key=None), "kms-key", (KEY, "KMS has no such key", "cdk.json")),
+        (
+            WITH_KEY,
+            facts(key=KmsKey("Disabled", KEY_USERS)),
+            "kms-key",
+            ("Disabled", "aws kms enable-key --key-id arn"),
+        ),
+        (
+            WITH_KEY,
+            facts(key=KmsKey(allowed_services=frozenset({"events.amazonaws.com"}))),
+            "kms-key",
+            ("does not let logs.eu-west-1.amazonaws.com use the key", "docs/clusters.md#a-key-of-your-own"),
+        ),
+        (
+            msgspec.structs.replace(WITH_KEY, has_topic=True),
+            READY,
+            "kms-key",
+            ("does not let cloudwatch.amazonaws.com use the key",),
+        ),
+        (
+            msgspec.structs.replace(WITH_KEY, region="us-east-1"),
+            READY,
+            "kms-key",
+            ("is a key of eu-west-1, the stack is in us-east-1",),
+        ),
+        (
+            IN_VPC,
+            facts(subnets={"subnet-1": Subnet("vpc-1")}, endpoints=NEEDED),
+            "network",
+            (
+                "subnet-1 has no way to the internet",
+                "set ISOLATED_VPC to true in the settings of dev",
+                "instanceProfile",
+            ),
+        ),
     ],
 )
 def test_a_problem_is_one_sentence_with_the_next_step(
@@ -169,8 +212,8 @@ def test_a_problem_is_one_sentence_with_the_next_step(
 
 def test_what_could_not_be_asked_is_no_problem_and_says_why() -> None:
     refused = NotAsked("iam:GetRole is denied to you")
-    unknown = Facts(*(refused,) * 2, {"nodes": refused}, {"nodes": refused}, *(refused,) * 8)
-    for target in (TARGET, msgspec.structs.replace(IN_VPC, permissions_boundary="Limit")):
+    unknown = Facts(*(refused,) * 2, {"nodes": refused}, {"nodes": refused}, *(refused,) * 9)
+    for target in (TARGET, msgspec.structs.replace(IN_VPC, permissions_boundary="Limit"), WITH_KEY):
         checks = run_checks(target, unknown)
         assert {check.status for check in checks} <= {Status.NOT_CHECKED, Status.OK}
         assert "denied to you" in checks[0].message
@@ -192,6 +235,6 @@ def test_a_role_with_policies_of_its_own_may_be_allowed_what_is_needed() -> None
 
 def test_a_private_endpoint_and_endpoints_of_the_vpc_are_enough_without_internet() -> None:
     closed = cluster(has_public_endpoint=False, has_private_endpoint=True)
-    needed = frozenset({"dynamodb", "ec2", "eks", "s3", "sqs", "sts"})
-    seen = msgspec.structs.replace(closed, subnets={"subnet-1": Subnet("vpc-1")}, endpoints=needed)
-    assert {check.status for check in run_checks(IN_VPC, seen)} == {Status.OK}
+    seen = msgspec.structs.replace(closed, subnets={"subnet-1": Subnet("vpc-1")}, endpoints=NEEDED)
+    isolated = msgspec.structs.replace(IN_VPC, is_isolated=True)
+    assert {check.status for check in run_checks(isolated, seen)} == {Status.OK}

@@ -18,6 +18,8 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
     "InvalidLaunchTemplateName.AlreadyExistsException": Conflict,
     "ResourceNotFoundException": NotFound,
     "NoSuchEntity": NotFound,
+    # What KMS says.
+    "NotFoundException": NotFound,
     "NoSuchKey": NotFound,
     "404": NotFound,
     "ParameterNotFound": NotFound,

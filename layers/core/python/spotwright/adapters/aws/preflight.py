@@ -1,10 +1,12 @@
 """What AWS says of the account and the network before a deployment, to whoever runs the command line."""
 
+import json
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws.answers import ask, find
-from spotwright.workflows.install.preflight.facts import NotAsked, Subnet, Target
+from spotwright.workflows.install.preflight.facts import KmsKey, NotAsked, Subnet, Target
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -35,6 +37,32 @@ def spot_role_exists(iam: "IAMClient") -> bool | NotAsked:
 def policy_exists(iam: "IAMClient", arn: str) -> bool | NotAsked:
     found = find(f"iam:GetPolicy of {arn}", lambda: iam.get_policy(PolicyArn=arn))
     return found if isinstance(found, NotAsked) else found is not None
+
+
+def kms_key(kms: Any, arn: str) -> KmsKey | None | NotAsked:
+    """A customer's key; None when KMS says that there is none."""
+    state = find("kms:DescribeKey", lambda: str(kms.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"]))
+    if state is None or isinstance(state, NotAsked):
+        return state
+    policy = ask("kms:GetKeyPolicy", lambda: kms.get_key_policy(KeyId=arn, PolicyName="default")["Policy"])
+    return policy if isinstance(policy, NotAsked) else KmsKey(state, _allowed_services(json.loads(policy)))
+
+
+def _allowed_services(policy: Mapping[str, Any]) -> frozenset[str]:
+    """The services that a key's policy lets encrypt with it; "*" where it lets everybody."""
+    found: set[str] = set()
+    for statement in _listed(policy.get("Statement")):
+        uses = any(fnmatchcase("kms:generatedatakey", action.lower()) for action in _listed(statement.get("Action")))
+        if uses and statement.get("Effect") == "Allow":
+            principal = statement.get("Principal")
+            named = principal if isinstance(principal, Mapping) else {"AWS": principal}
+            found.update(_listed(named.get("Service")))
+            found.update({"*"} & {*_listed(named.get("AWS"))})
+    return frozenset(found)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def subnets(ec2: "EC2Client", ids: tuple[str, ...], vpc_id: str) -> dict[str, Subnet] | NotAsked:

@@ -45,7 +45,7 @@ def add(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """0: written; 1: EKS does not answer, or does not know the cluster; 2: cdk.json has the cluster already."""
     from spotwright.cli.inputs.deployment_context import read_clusters
-    from spotwright.errors import ApiError
+    from spotwright.errors import ApiError, NotFound
 
     content, clusters = read_clusters(options.config)
     others = [cluster.get("name") for cluster in clusters if isinstance(cluster, dict)]
@@ -56,8 +56,12 @@ def run(options: argparse.Namespace) -> int:
         )
     try:
         entry = _entry(options)
+    except NotFound:
+        print(f"spotwright init: {_missing(options)}", file=sys.stderr)
+        return 1
     except ApiError as failure:
-        print(f"spotwright init: {failure}", file=sys.stderr)
+        advice = "use credentials that may read the cluster (AWS_PROFILE)"
+        print(f"spotwright init: {failure}: {advice}", file=sys.stderr)
         return 1
     if options.print:
         print(json.dumps(entry, indent=2))
@@ -97,6 +101,19 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
             " (docs/networking.md), then say this again"
         )
     return entry
+
+
+def _missing(options: argparse.Namespace) -> str:
+    """That there is no such cluster, and which there are."""
+    from spotwright.adapters.aws import clients
+    from spotwright.adapters.aws.eks import readiness
+    from spotwright.workflows.install.preflight.checks import run_checks
+    from spotwright.workflows.install.preflight.facts import Facts, Target
+
+    eks = clients.client("eks", region=options.region)
+    facts = Facts(cluster=None, other_clusters=readiness.cluster_names(eks))
+    (check,) = run_checks(Target(options.cluster, eks.meta.region_name), facts, ("cluster",))
+    return check.message
 
 
 def _role(text: str) -> str:

@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from spotwright.cli import InputError
 from spotwright.model.quoting import quote
-from spotwright.workflows.install.preflight.facts import CLUSTER_NAME, CLUSTER_NAMES, NODE_ROLE, NODE_ROLES, Target
+from spotwright.workflows.install.preflight.facts import (
+    CLUSTER_NAME,
+    CLUSTER_NAMES,
+    KMS_KEY,
+    KMS_KEYS,
+    NODE_ROLE,
+    NODE_ROLES,
+    Target,
+)
 
 CONTEXT_KEY = "spotwright"
 
@@ -45,14 +55,17 @@ def read_targets(path: str, region: str) -> tuple[Target, ...]:
     clusters = cell.get("clusters")
     if not isinstance(clusters, list) or not clusters:
         raise InputError(f"{path}: context.{CONTEXT_KEY}.clusters: got {quote(clusters)}, allowed: a list of objects")
-    boundary = _text(cell, "permissionsBoundary", f"{path}: context.{CONTEXT_KEY}")
-    return tuple(
-        _target(cluster, f"{path}: context.{CONTEXT_KEY}.clusters[{index}]", region, boundary)
-        for index, cluster in enumerate(clusters)
-    )
+    where = f"{path}: context.{CONTEXT_KEY}"
+    of_cell = {
+        "permissions_boundary": _text(cell, "permissionsBoundary", where),
+        "kms_key_arn": _key(cell, where),
+        "has_topic": bool(_text(cell, "alarmEmail", where)),
+    }
+    targets = (_target(cluster, f"{where}.clusters[{index}]", region) for index, cluster in enumerate(clusters))
+    return tuple(msgspec.structs.replace(target, **of_cell) for target in targets)
 
 
-def _target(cluster: Any, where: str, region: str, boundary: str) -> Target:
+def _target(cluster: Any, where: str, region: str) -> Target:
     if not isinstance(cluster, Mapping):
         raise InputError(f"{where}: got {quote(cluster)}, allowed: an object")
     vpc = cluster.get("vpc") or {}
@@ -73,9 +86,23 @@ def _target(cluster: Any, where: str, region: str, boundary: str) -> Target:
         vpc_id=_text(vpc, "vpcId", f"{where}.vpc"),
         subnet_ids=_texts(vpc, "subnetIds", f"{where}.vpc"),
         security_group_ids=_texts(vpc, "securityGroupIds", f"{where}.vpc"),
-        permissions_boundary=boundary,
+        is_isolated=_is_isolated(cluster, where),
         skipped_checks=_texts(cluster, "skipChecks", where),
     )
+
+
+def _key(cell: Mapping[str, Any], where: str) -> str:
+    arn = _text(cell, "kmsKeyArn", where)
+    if arn and not re.fullmatch(KMS_KEY, arn):
+        raise InputError(f"{where}.kmsKeyArn: got {quote(arn)}, allowed: {KMS_KEYS}")
+    return arn
+
+
+def _is_isolated(cluster: Mapping[str, Any], where: str) -> bool:
+    settings = cluster.get("settings") or {}
+    if not isinstance(settings, Mapping):
+        raise InputError(f"{where}.settings: got {quote(settings)}, allowed: an object")
+    return _text(settings, "ISOLATED_VPC", f"{where}.settings").lower() == "true"
 
 
 def _roles(content: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:

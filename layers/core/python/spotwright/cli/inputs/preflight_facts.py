@@ -35,6 +35,7 @@ def gather_facts(target: Target) -> Facts:
         concurrency=preflight.concurrency(clients.client("lambda", region=region)),
         has_spot_role=preflight.spot_role_exists(iam),
         has_boundary=_has_boundary(iam, target, arns),
+        key=preflight.kms_key(clients.client("kms", region=region), target.kms_key_arn) if target.kms_key_arn else None,
     )
 
 

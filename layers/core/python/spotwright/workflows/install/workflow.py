@@ -20,6 +20,8 @@ from spotwright.workflows.install.preflight.workloads import read_workloads
 from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, NodeAccessPort, ObjectPort
 
 INSTALLERS = "spotwright.dev/installers"
+# The forwarder's environment names its cell.
+_CELL = "SPOTWRIGHT_CELL"
 # Between looks at a CRD that the API server establishes.
 ESTABLISH_SECONDS = 0.3
 
@@ -56,13 +58,14 @@ def install(
     """Let the nodes in and apply everything; returns the names of the objects.
 
     May be repeated at any time, also after a run that was cut off. The temporary access is closed in any case.
-    Raises InvalidRequest, before it changes anything, while Karpenter runs in the cluster.
+    Raises InvalidRequest, before it changes anything, while Karpenter runs in the cluster or another cell serves it.
     """
     roles, installer = installation.node_roles, installation.installer
     try:
         objects = retry(access.open, deadline)
         if PROVISIONER not in installation.skipped_checks:
             _refuse_beside_karpenter(objects, deadline)
+        _refuse_beside_another_cell(objects, installation.parts, nodes.cluster, deadline)
         if roles is not None:
             admit_nodes(nodes, roles, installer, deadline)
         for definition in installation.definitions:
@@ -182,6 +185,30 @@ def _refuse_beside_karpenter(objects: ObjectPort, deadline: DeadlinePort) -> Non
     karpenter = retry(partial(read_workloads, objects), deadline).karpenter
     if karpenter:
         raise InvalidRequest(running_karpenter(karpenter))
+
+
+def _refuse_beside_another_cell(
+    objects: ObjectPort, parts: Sequence[Document], cluster: str, deadline: DeadlinePort
+) -> None:
+    """Another cell's forwarder rings for that cell's functions, which would launch for the same pods."""
+    for part in parts:
+        if part["kind"] == "Deployment":
+            own, live = _cell(part), _cell(retry(partial(objects.read, part), deadline))
+            if own and live and own != live:
+                metadata = part["metadata"]
+                raise InvalidRequest(
+                    f"cluster {cluster} is served by cell {live}, and two cells would launch for the same pods: take it"
+                    f" out of that cell's cdk.json and deploy that, or destroy the stack Spotwright-{live}, then deploy"
+                    f" again; where that stack is gone: kubectl delete deployment {metadata['name']} --namespace"
+                    f" {metadata['namespace']}"
+                )
+
+
+def _cell(deployment: Document | None) -> str:
+    """The cell that a forwarder is of, as its environment says; "" = it does not say."""
+    template = (deployment or {}).get("spec", {}).get("template", {}).get("spec", {})
+    variables = [variable for container in template.get("containers", ()) for variable in container.get("env") or ()]
+    return next((str(variable.get("value", "")) for variable in variables if variable["name"] == _CELL), "")
 
 
 def _release(

@@ -84,3 +84,30 @@ def check_boundary(target: Target, facts: Facts) -> Verdict:
         f"permissionsBoundary {target.permissions_boundary}: IAM has no such policy; create it, or correct the"
         " name in cdk.json"
     )
+
+
+def check_key(target: Target, facts: Facts) -> Verdict:
+    """The key exists in the region and is enabled, and its policy lets those services use it that use no role."""
+    arn = target.kms_key_arn
+    if not arn:
+        return Works("none is asked for")
+    region = arn.split(":")[3]
+    if region != target.region:
+        return Problem(
+            f"kmsKeyArn {arn} is a key of {region}, the stack is in {target.region}: name a key of that region"
+        )
+    if isinstance(facts.key, NotAsked):
+        return NotChecked(facts.key.reason)
+    if facts.key is None:
+        return Problem(f"kmsKeyArn {arn}: KMS has no such key; create it, or correct the ARN in cdk.json")
+    if facts.key.state != "Enabled":
+        return Problem(f"kmsKeyArn {arn}: its state is {facts.key.state}: aws kms enable-key --key-id {arn}")
+    needed = ["events.amazonaws.com", f"logs.{region}.amazonaws.com"]
+    needed += ["cloudwatch.amazonaws.com"] if target.has_topic else []
+    lacking = [service for service in needed if not {service, "*"} & facts.key.allowed_services]
+    if lacking:
+        return Problem(
+            f"the policy of {arn} does not let {' and '.join(lacking)} use the key, without which log groups are not"
+            " made or messages are lost: add the statement of docs/clusters.md#a-key-of-your-own"
+        )
+    return Works(f"{arn} is enabled, and its policy names {', '.join(needed)}")

@@ -11,6 +11,7 @@ from spotwright.settings import PROVISIONER
 from spotwright.workflows.install.preflight.account import (
     check_boundary,
     check_concurrency,
+    check_key,
     check_node_roles,
     check_spot_role,
 )
@@ -243,4 +244,5 @@ CHECKS: Final[Mapping[str, Callable[[Target, Facts], Verdict]]] = {
     "concurrency": check_concurrency,
     "spot-role": check_spot_role,
     "permissions-boundary": check_boundary,
+    "kms-key": check_key,
 }

@@ -11,6 +11,8 @@ CLUSTER_NAME: Final = r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}"
 CLUSTER_NAMES: Final = "an EKS cluster's name: letters, digits, - and _, at most 100, no - or _ first"
 # https://docs.aws.amazon.com/IAM/latest/APIReference/API_Role.html
 NODE_ROLE: Final = r"(?!arn:|/)([\x21-\x7e]+/)?[\w+=,.@-]{1,64}"
+KMS_KEY: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
+KMS_KEYS: Final = "a KMS key's ARN, not an alias"
 NODE_ROLES: Final = "IAM role names, with the path if any (mine, nodes/mine), not ARNs"
 
 
@@ -25,7 +27,8 @@ NOT_ASKED = NotAsked("nobody asked")
 
 class Target(msgspec.Struct, frozen=True):
     """What cdk.json says of a cluster. ``node_roles``: names, with their path if any; ``vpc_id`` "" = the functions run
-    in no VPC; ``permissions_boundary``: a policy's ARN or name, "" = none."""
+    in no VPC; ``permissions_boundary``: a policy's ARN or name, "" = none; ``kms_key_arn``: "" = none; ``has_topic``:
+    the stack makes a topic for alarms; ``is_isolated``: the setting ISOLATED_VPC."""
 
     name: str
     region: str
@@ -36,6 +39,9 @@ class Target(msgspec.Struct, frozen=True):
     subnet_ids: tuple[str, ...] = ()
     security_group_ids: tuple[str, ...] = ()
     permissions_boundary: str = ""
+    kms_key_arn: str = ""
+    has_topic: bool = False
+    is_isolated: bool = False
     skipped_checks: tuple[str, ...] = ()
 
 
@@ -62,6 +68,13 @@ class Role(msgspec.Struct, frozen=True):
     has_other_policies: bool = False
 
 
+class KmsKey(msgspec.Struct, frozen=True):
+    """A KMS key. ``allowed_services``: whom its policy lets use it, such as events.amazonaws.com, or "*"."""
+
+    state: str = "Enabled"
+    allowed_services: frozenset[str] = frozenset()
+
+
 class Subnet(msgspec.Struct, frozen=True):
     """A subnet. ``default_route``: the first part of the id that 0.0.0.0/0 leads to (nat, igw), "" = nowhere."""
 
@@ -79,8 +92,9 @@ class Workloads(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """``cluster`` None = EKS has no such cluster in the region; of a role None = IAM has no such role, of an access
-    entry None = the role has none. ``subnets`` and ``security_groups`` (id to VPC) lack what EC2 does not know."""
+    """``cluster`` None = EKS has no such cluster in the region, ``key`` None = KMS has no such key there; of a role
+    None = IAM has no such role, of an access entry None = the role has none. ``subnets`` and ``security_groups`` (id to
+    VPC) lack what EC2 does not know."""
 
     cluster: ClusterDescription | None | NotAsked = NOT_ASKED
     other_clusters: tuple[str, ...] | NotAsked = NOT_ASKED
@@ -94,3 +108,4 @@ class Facts(msgspec.Struct, frozen=True):
     concurrency: int | NotAsked = NOT_ASKED
     has_spot_role: bool | NotAsked = NOT_ASKED
     has_boundary: bool | NotAsked = NOT_ASKED
+    key: KmsKey | None | NotAsked = NOT_ASKED
