@@ -24,6 +24,8 @@ RETENTION_DAYS = (
     *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
 ARCHITECTURES = ("arm64", "x86_64")
+#: Of nodes, in Kubernetes' words; the first is that of an image which `cdk deploy` builds, where nothing else is said.
+NODE_ARCHITECTURES = ("amd64", "arm64")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 #: Settings of the functions: Karpenter's under its names, and our own.
@@ -61,12 +63,15 @@ class Cluster:
     `node_roles` are IAM role names (with their path, if any) that nodes may run as. Each gets an access entry where
     it has none; those in `node_roles_with_access_entry` are not looked at. The entries of `windows_node_roles` are
     for Windows nodes: an entry is for one system, so these need roles of their own.
+    `forwarder_image` "" = `cdk deploy` builds it; `forwarder_architecture`, as Kubernetes calls it, is that of the
+    nodes which may run it, "" = any.
     `skip_checks`: checks of the preflight that do not apply to the cluster.
     """
 
     name: str
     node_roles: tuple[str, ...]
-    forwarder_image: str
+    forwarder_image: str = ""
+    forwarder_architecture: str = ""
     network: Network | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     node_roles_with_access_entry: tuple[str, ...] = ()
@@ -199,7 +204,11 @@ def _cluster(fields: Fields) -> Cluster:
     cluster = Cluster(
         name=fields.required_text("name", CLUSTER_NAME, CLUSTER_NAMES),
         node_roles=fields.texts("nodeRoles", NODE_ROLE, f"{NODE_ROLES}, at least one", at_least=1),
-        forwarder_image=fields.required_text("forwarderImage", r"\S+", "an image reference"),
+        forwarder_image=fields.optional_text("forwarderImage", r"\S+", "an image reference") or "",
+        forwarder_architecture=fields.optional_text(
+            "forwarderArchitecture", "|".join(NODE_ARCHITECTURES), "amd64 or arm64"
+        )
+        or "",
         network=_network(fields.nested("vpc")),
         settings=_settings(fields),
         node_roles_with_access_entry=with_entry,
@@ -207,6 +216,8 @@ def _cluster(fields: Fields) -> Cluster:
         skip_checks=fields.texts("skipChecks", "|".join(CHECKS), f"names of checks: {', '.join(CHECKS)}"),
     )
     fields.refuse_unknown_keys()
+    if not cluster.forwarder_image and not cluster.forwarder_architecture:
+        cluster = replace(cluster, forwarder_architecture=NODE_ARCHITECTURES[0])
     if not set(windows) <= set(cluster.node_roles):
         raise fields.refusal("windowsNodeRoles", list(windows), "names from nodeRoles")
     if not set(with_entry) <= set(cluster.node_roles):

@@ -4,9 +4,10 @@ Three kinds of custom resource, told apart by `ResourceType`:
 - `Custom::SpotwrightPreflight`, one per cluster, before anything is made in it: Cluster, NodeRoles and WindowsNodeRoles
   (names), VpcId, SkipChecks. Its Delete does nothing.
 - `Custom::SpotwrightInstall`, one per cluster, physical id `spotwright-install-<cluster>`: Cluster,
-  ForwarderImage, ForwarderEnvironment, ManifestsDigest, RoleArn (the function's own role, for the access entry it
-  gives itself while it runs), NodeRoles (Arn and Type of the access entry that each must have) or, while the stack
-  holds these entries, NodeEntries: "retained"; SkipChecks.
+  ForwarderImage, ForwarderArchitecture (where the image is for nodes of this one), ForwarderEnvironment,
+  ManifestsDigest, RoleArn (the function's own role, for the access entry it gives itself while it runs), NodeRoles (Arn
+  and Type of the access entry that each must have) or, while the stack holds these entries, NodeEntries: "retained";
+  SkipChecks.
 - `Custom::SpotwrightBucketContents`, physical id `spotwright-bucket-contents`: Bucket. Its Delete removes every
   object; Create and Update do nothing.
 """
@@ -51,9 +52,10 @@ def look_at_cluster(scope: Construct, install: Function, cluster: Cluster) -> Cu
 
 
 def install_cluster(
-    scope: Construct, install: Function, access: ClusterAccess, forwarder_environment: Mapping[str, str]
+    scope: Construct, install: Function, access: ClusterAccess, image: str, forwarder_environment: Mapping[str, str]
 ) -> CustomResource:
     """Applies CRDs, RBAC and the forwarder to a cluster when their content, image or environment changes."""
+    architecture = access.cluster.forwarder_architecture
     resource = CustomResource(
         scope,
         f"Install-{access.cluster.name}",
@@ -62,7 +64,8 @@ def install_cluster(
         service_timeout=_PATIENCE,
         properties={
             "Cluster": access.cluster.name,
-            "ForwarderImage": access.cluster.forwarder_image,
+            "ForwarderImage": image,
+            **({"ForwarderArchitecture": architecture} if architecture else {}),
             "ForwarderEnvironment": dict(forwarder_environment),
             "ManifestsDigest": manifests.digest(),
             "RoleArn": install.role.role_arn,

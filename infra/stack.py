@@ -11,6 +11,7 @@ from infra.alarms import Alarms, Watched
 from infra.cluster_access import ClusterAccess
 from infra.config import Cluster, Config
 from infra.dashboard import Dashboard
+from infra.forwarder_image import ForwarderImages
 from infra.functions import FURTHER_QUEUES, INSTALL, QUEUE_FUNCTIONS, Function
 from infra.grants import Grant
 from infra.install import empty_on_delete, install_cluster, install_grants, look_at_cluster
@@ -138,8 +139,11 @@ class SpotwrightStack(Stack):
         ]
         for feed in feeds:
             feed.node.add_dependency(*contents)
+        images = ForwarderImages(self)
         installed = [
-            install_cluster(self, install, access, self._forwarder_environment(access.cluster))
+            install_cluster(
+                self, install, access, images.uri(access.cluster), self._forwarder_environment(access.cluster)
+            )
             for access in self.access
         ]
         for resource in installed:

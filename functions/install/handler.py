@@ -191,10 +191,11 @@ def _empty(event: Mapping[str, Any], remaining_seconds: Callable[[], float]) -> 
 def _installation(event: Mapping[str, Any]) -> Installation:
     properties = event["ResourceProperties"]
     image, environment = properties.get("ForwarderImage", ""), properties.get("ForwarderEnvironment", {})
+    forwarder = manifests.forwarder(image, environment, properties.get("ForwarderArchitecture", ""))
     requester = f"{event['StackId']}/{event['LogicalResourceId']}"
     return Installation(
         definitions=manifests.definitions(),
-        parts=[*manifests.rbac(), *manifests.flow_control(), *manifests.forwarder(image, environment)],
+        parts=[*manifests.rbac(), *manifests.flow_control(), *forwarder],
         installer=hashlib.sha256(requester.encode()).hexdigest()[:12],
         node_roles=_node_roles(properties),
         skipped_checks=tuple(properties.get("SkipChecks", ())),

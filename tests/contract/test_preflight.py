@@ -130,7 +130,7 @@ def test_an_entry_of_cdk_json_is_written_from_what_eks_says(
     assert written["app"] == "x"
     entry = written["context"]["spotwright"]["clusters"][1]
     assert {"dev-eks-node-group-role", "nodes/more", "nodes/further"} <= {*entry["nodeRoles"]}
-    assert entry["forwarderImage"].startswith("123456789012.dkr.ecr.ap-northeast-2.amazonaws.com/spotwright-forwarder:")
+    assert ("forwarderImage" in entry, entry["forwarderArchitecture"]) == (False, "amd64")
     assert "vpc" not in entry
     parse_config({"clusters": [entry]})
     assert main([*arguments, NAME]) == 2
@@ -159,7 +159,7 @@ def test_a_private_cluster_gets_its_private_subnets_and_its_group(aws: LocalAws)
     ec2, eks = client(aws, "ec2"), client(aws, "eks")
     private: Any = Private(eks)
     network = eks.describe_cluster(name=NAME)["cluster"]["resourcesVpcConfig"]
-    entry = cluster_entry(private, ec2, NAME, "0.1.0")
+    entry = cluster_entry(private, ec2, NAME)
     assert entry["vpc"]["vpcId"] == network["vpcId"]
     assert set(entry["vpc"]["subnetIds"]) <= set(network["subnetIds"])
     assert entry["vpc"]["securityGroupIds"] == [network["clusterSecurityGroupId"]]

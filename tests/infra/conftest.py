@@ -31,6 +31,13 @@ def synthesise(spotwright: object, env: "Environment | None" = None) -> Template
     return _synthesised(_app(spotwright), env)
 
 
+def assembly(spotwright: object) -> Path:
+    """The folder of what was synthesised: templates, and the files of assets."""
+    app = _app(spotwright)
+    add_stack(app, None)
+    return Path(app.synth().directory)
+
+
 def checked(spotwright: object) -> Template:
     """The template of one context, under cdk-nag and CloudFormation's schemas; raises for what they find."""
     app = _app(spotwright)

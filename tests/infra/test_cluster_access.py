@@ -1,5 +1,7 @@
 """A cluster lets in the two roles, its nodes and the forwarder, and is entered by `install` last."""
 
+import json
+
 import pytest
 
 from forwarder.settings import settings
@@ -76,6 +78,37 @@ def test_install_is_told_what_to_put_where(full: Template, cluster: str) -> None
     assert {name for name in told if name.endswith("_QUEUE_URL")} == {
         f"SPOTWRIGHT_{word}_QUEUE_URL" for word in ("PROVISION", "LIFECYCLE", "CATALOG")
     }
+
+
+def built(name: str, **fields: str) -> dict[str, object]:
+    """A cluster whose forwarder's image `cdk deploy` builds."""
+    return {key: value for key, value in conftest.cluster(name, **fields).items() if key != "forwarderImage"}
+
+
+def test_an_image_that_is_not_named_is_built_for_nodes_of_its_architecture_alone() -> None:
+    """Nothing is built here, and no docker is there."""
+    clusters = [built("one"), built("two"), built("arm", forwarderArchitecture="arm64"), conftest.cluster("named")]
+    template = conftest.synthesise({"clusters": clusters})
+    told = {install["Cluster"]: install for install in template.of("Custom::SpotwrightInstall").values()}
+    assert {name: install.get("ForwarderArchitecture") for name, install in told.items()} == {
+        "one": "amd64", "two": "amd64", "arm": "arm64", "named": None,
+    }  # fmt: skip
+    images = {name: install["ForwarderImage"] for name, install in told.items()}
+    assert images["named"] == "forwarder:1"
+    assert images["one"] == images["two"] != images["arm"]
+    assert all("container-assets" in str(images[name]) for name in ("one", "arm"))
+
+
+def test_the_image_is_made_of_what_dockerignore_lets_in() -> None:
+    assembly = conftest.assembly({"clusters": [built("one", forwarderArchitecture="arm64")]})
+    (manifest,) = assembly.glob("*.assets.json")
+    (image,) = json.loads(manifest.read_text())["dockerImages"].values()
+    assert (image["source"]["dockerFile"], image["source"]["platform"]) == ("forwarder/Dockerfile", "linux/arm64")
+    folder = assembly / image["source"]["directory"]
+    assert {path.name for path in folder.iterdir()} - {".dockerignore"} == {
+        "pyproject.toml", "uv.lock", "forwarder", "layers", "tools",
+    }  # fmt: skip
+    assert not list(folder.rglob("__pycache__"))
 
 
 def test_a_cluster_is_entered_when_all_is_there_to_serve_it(full: Template) -> None:

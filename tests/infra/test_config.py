@@ -66,6 +66,12 @@ def one(**fields: Any) -> dict[str, Any]:
         ),
         (one(nodeRoles=["/nodes/a"]), "spotwright.clusters[0].nodeRoles[0]", "'/nodes/a'", "IAM role names"),
         (one(nodeRoles=[""]), "spotwright.clusters[0].nodeRoles[0]", "''", "IAM role names"),
+        (
+            one(forwarderArchitecture="x86_64"),
+            "spotwright.clusters[0].forwarderArchitecture",
+            "x86_64",
+            "amd64 or arm64",
+        ),
         (one(nodeRoles=["a b"]), "spotwright.clusters[0].nodeRoles[0]", "'a b'", "IAM role names"),
         (one(nodeRoles=["a", "a"]), "spotwright.clusters[0].nodeRoles", '["a","a"]', "each value once"),
         (one(forwarderImage=""), "spotwright.clusters[0].forwarderImage", "''", "an image reference"),

@@ -118,6 +118,22 @@ def use(function: ModuleType, access: Access, monkeypatch: pytest.MonkeyPatch) -
     return nodes
 
 
+def test_the_forwarder_keeps_to_the_nodes_that_its_image_is_for(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects()
+    use(function, Access(objects), monkeypatch)
+    event = request(answers, "Create")
+    event["ResourceProperties"]["ForwarderArchitecture"] = "arm64"
+    function.handler(event, Context())
+    (deployment,) = [live for live in objects.live.values() if live["kind"] == "Deployment"]
+    assert deployment["spec"]["template"]["spec"]["nodeSelector"] == {
+        "kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64",
+    }  # fmt: skip
+    function.handler(request(answers, "Update"), Context())
+    assert [body["Status"] for body in answers.bodies] == ["SUCCESS"] * 2
+
+
 def test_create_update_and_delete_answer_with_one_physical_id(
     function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

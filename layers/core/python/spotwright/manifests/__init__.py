@@ -33,14 +33,19 @@ def flow_control() -> tuple[Document, ...]:
     return _read("flow_control.yaml")
 
 
-def forwarder(image: str, environment: Mapping[str, str]) -> tuple[Document, ...]:
-    """The forwarder's Deployment with this image; ``environment`` may override ``METRICS_PORT``."""
+def forwarder(image: str, environment: Mapping[str, str], architecture: str = "") -> tuple[Document, ...]:
+    """The forwarder's Deployment with this image; ``environment`` may override ``METRICS_PORT``.
+
+    ``architecture``: of the nodes that the image is for, as the label kubernetes.io/arch has it; "" = all.
+    """
     (deployment,) = _read("forwarder.yaml")
     values = {"METRICS_PORT": str(METRICS_PORT), **environment}
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     container["image"] = image
     container["env"] += [{"name": name, "value": value} for name, value in sorted(values.items())]
     container["ports"][0]["containerPort"] = int(values["METRICS_PORT"])
+    if architecture:
+        deployment["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/arch"] = architecture
     return (deployment,)
 
 

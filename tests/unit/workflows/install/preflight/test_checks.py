@@ -40,6 +40,7 @@ READY = Facts(
     has_spot_role=True,
     has_boundary=True,
     key=KmsKey(allowed_services=KEY_USERS),
+    image_builder="docker",
 )
 
 
@@ -60,7 +61,7 @@ def without(addon: str) -> frozenset[str]:
 
 
 def test_a_cluster_that_is_ready_has_no_problem() -> None:
-    for target in (TARGET, IN_VPC, WITH_KEY):
+    for target in (TARGET, IN_VPC, WITH_KEY, msgspec.structs.replace(TARGET, forwarder_image="")):
         checks = run_checks(target, READY)
         assert [check.name for check in checks] == list(CHECKS)
         assert {check.status for check in checks} == {Status.OK}
@@ -153,6 +154,12 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
             "forwarder-image",
             ("spotwright-forwarder:0.1.0 names no registry", "make forwarder-image", "cdk.json"),
         ),
+        (
+            msgspec.structs.replace(TARGET, forwarder_image=""),
+            facts(image_builder=""),
+            "forwarder-image",
+            ("names no forwarderImage for dev", "install docker, or finch and set CDK_DOCKER=finch"),
+        ),
         (TARGET, facts(concurrency=10), "concurrency", ("only 10 functions", "request-service-quota-increase")),
         (TARGET, facts(has_spot_role=False), "spot-role", ("create-service-linked-role", "spot.amazonaws.com")),
         (
@@ -212,7 +219,7 @@ def test_a_problem_is_one_sentence_with_the_next_step(
 
 def test_what_could_not_be_asked_is_no_problem_and_says_why() -> None:
     refused = NotAsked("iam:GetRole is denied to you")
-    unknown = Facts(*(refused,) * 2, {"nodes": refused}, {"nodes": refused}, *(refused,) * 9)
+    unknown = Facts(*(refused,) * 2, {"nodes": refused}, {"nodes": refused}, *(refused,) * 10)
     for target in (TARGET, msgspec.structs.replace(IN_VPC, permissions_boundary="Limit"), WITH_KEY):
         checks = run_checks(target, unknown)
         assert {check.status for check in checks} <= {Status.NOT_CHECKED, Status.OK}

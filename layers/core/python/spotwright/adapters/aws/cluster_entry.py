@@ -1,5 +1,6 @@
 """A cluster's entry in cdk.json, from what EKS says of the cluster: its nodes' roles, and a VPC where it needs one."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws import preflight
@@ -13,15 +14,16 @@ if TYPE_CHECKING:
 _ANYWHERE = frozenset({"0.0.0.0/0", "::/0"})
 
 
-def cluster_entry(eks: "EKSClient", ec2: "EC2Client", name: str, version: str) -> dict[str, Any]:
-    """The entry, with keys as cdk.json has them. ``version``: the forwarder image's. Raises NotFound, ApiError."""
+def cluster_entry(eks: "EKSClient", ec2: "EC2Client", name: str) -> dict[str, Any]:
+    """The entry, with keys as cdk.json has them. Raises NotFound, ApiError."""
     with translate_errors(f"DescribeCluster {name}"):
         cluster: Any = eks.describe_cluster(name=name)["cluster"]
-    linux, windows = _node_roles(eks, name)
+    groups = _node_groups(eks, name)
+    linux, windows = _node_roles(eks, name, groups)
     entry: dict[str, Any] = {"name": name, "nodeRoles": sorted({*linux, *windows})}
     if windows:
         entry["windowsNodeRoles"] = sorted(windows)
-    entry["forwarderImage"] = f"{_registry(cluster['arn'])}/spotwright-forwarder:{version}"
+    entry["forwarderArchitecture"] = _architecture(groups)
     network = cluster["resourcesVpcConfig"]
     is_open = network.get("endpointPublicAccess", True) and _ANYWHERE & {*network.get("publicAccessCidrs", _ANYWHERE)}
     if not is_open:
@@ -29,13 +31,21 @@ def cluster_entry(eks: "EKSClient", ec2: "EC2Client", name: str, version: str) -
     return entry
 
 
-def _registry(cluster_arn: str) -> str:
-    """The registry of the cluster's account and region."""
-    _, partition, _, region, account, *_ = cluster_arn.split(":")
-    return f"{account}.dkr.ecr.{region}.amazonaws.com{'.cn' if partition == 'aws-cn' else ''}"
+def _node_groups(eks: "EKSClient", name: str) -> list[Any]:
+    """The cluster's managed node groups."""
+    with translate_errors(f"ListNodegroups {name}"):
+        pages = eks.get_paginator("list_nodegroups").paginate(clusterName=name)
+        names = [group for page in pages for group in page["nodegroups"]]
+        return [eks.describe_nodegroup(clusterName=name, nodegroupName=group)["nodegroup"] for group in names]
 
 
-def _node_roles(eks: "EKSClient", name: str) -> tuple[set[str], set[str]]:
+def _architecture(groups: Iterable[Any]) -> str:
+    """Of the nodes that the forwarder's image is built for: arm64 where all node groups are of that, else amd64."""
+    images = [group.get("amiType", "") for group in groups]
+    return "arm64" if images and all("ARM" in image for image in images) else "amd64"
+
+
+def _node_roles(eks: "EKSClient", name: str, groups: Iterable[Any]) -> tuple[set[str], set[str]]:
     """Names of roles that Linux nodes, and that Windows nodes, run as: those of node groups and of access entries."""
     arns: dict[str, set[str]] = {"EC2_LINUX": set(), "EC2_WINDOWS": set()}
     with translate_errors(f"ListAccessEntries {name}"):
@@ -43,12 +53,9 @@ def _node_roles(eks: "EKSClient", name: str) -> tuple[set[str], set[str]]:
             for principal in page["accessEntries"]:
                 answer = eks.describe_access_entry(clusterName=name, principalArn=principal)
                 arns.get(answer["accessEntry"].get("type", ""), set()).add(principal)
-    with translate_errors(f"ListNodegroups {name}"):
-        for groups in eks.get_paginator("list_nodegroups").paginate(clusterName=name):
-            for group in groups["nodegroups"]:
-                described = eks.describe_nodegroup(clusterName=name, nodegroupName=group)["nodegroup"]
-                kind = "EC2_WINDOWS" if described.get("amiType", "").startswith("WINDOWS") else "EC2_LINUX"
-                arns[kind].add(described["nodeRole"])
+    for group in groups:
+        kind = "EC2_WINDOWS" if group.get("amiType", "").startswith("WINDOWS") else "EC2_LINUX"
+        arns[kind].add(group["nodeRole"])
     names = {kind: {arn.partition(":role/")[2] for arn in found} for kind, found in arns.items()}
     return names["EC2_LINUX"] - names["EC2_WINDOWS"], names["EC2_WINDOWS"]
 

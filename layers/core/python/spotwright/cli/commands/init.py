@@ -68,10 +68,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     clusters.append(entry)
     Path(options.config).write_text(json.dumps(content, indent=2) + "\n")
-    print(
-        f"{options.config}: cluster {options.cluster} was added; next: push the image {entry['forwarderImage']} (make"
-    )
-    print(f"forwarder-image IMAGE={entry['forwarderImage']}), then spotwright preflight")
+    print(f"{options.config}: cluster {options.cluster} was added; next: look at it, then spotwright preflight")
     if others:
         print(f"{options.config} also names {', '.join(map(str, others))}: take out what is not yours")
     return 0
@@ -79,14 +76,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
     """Raises InputError where no role of a node is known, or no subnet in which functions reach the API server."""
-    from importlib.metadata import version
-
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cluster_entry import cluster_entry
 
     named = [_role(text) for text in options.node_role]
     eks, ec2 = (clients.client(service, region=options.region) for service in ("eks", "ec2"))
-    entry = cluster_entry(eks, ec2, options.cluster, version("spotwright"))
+    entry = cluster_entry(eks, ec2, options.cluster)
     entry["nodeRoles"] = sorted({*entry["nodeRoles"], *named})
     if not entry["nodeRoles"]:
         raise InputError(

@@ -83,6 +83,7 @@ def _target(cluster: Any, where: str, region: str) -> Target:
         node_roles=node_roles,
         windows_node_roles=_roles(cluster, "windowsNodeRoles", where),
         forwarder_image=_text(cluster, "forwarderImage", where),
+        forwarder_architecture=_text(cluster, "forwarderArchitecture", where) or "amd64",
         vpc_id=_text(vpc, "vpcId", f"{where}.vpc"),
         subnet_ids=_texts(vpc, "subnetIds", f"{where}.vpc"),
         security_group_ids=_texts(vpc, "securityGroupIds", f"{where}.vpc"),

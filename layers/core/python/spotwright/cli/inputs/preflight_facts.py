@@ -1,6 +1,8 @@
 """What the preflight knows, asked with the credentials of whoever runs it."""
 
 import base64
+import os
+import shutil
 from typing import Any
 
 from spotwright.adapters.aws import clients, node_roles, preflight
@@ -35,8 +37,15 @@ def gather_facts(target: Target) -> Facts:
         concurrency=preflight.concurrency(clients.client("lambda", region=region)),
         has_spot_role=preflight.spot_role_exists(iam),
         has_boundary=_has_boundary(iam, target, arns),
+        image_builder=_image_builder(),
         key=preflight.kms_key(clients.client("kms", region=region), target.kms_key_arn) if target.kms_key_arn else None,
     )
+
+
+def _image_builder() -> str:
+    """What the CDK CLI builds images with; "" where it is not on this machine."""
+    program = os.environ.get("CDK_DOCKER", "docker")
+    return program if shutil.which(program) else ""
 
 
 def _role_arns(target: Target) -> dict[str, str] | NotAsked:

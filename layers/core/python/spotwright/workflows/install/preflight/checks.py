@@ -213,8 +213,10 @@ def running_karpenter(deployments: tuple[str, ...]) -> str:
     )
 
 
-def _check_image(target: Target, _facts: Facts) -> Verdict:
+def _check_image(target: Target, facts: Facts) -> Verdict:
     image = target.forwarder_image
+    if not image:
+        return _check_builder(target, facts)
     registry = image.partition("/")[0]
     if "/" not in image or not (set(".:") & set(registry) or registry == "localhost"):
         return Problem(
@@ -222,6 +224,18 @@ def _check_image(target: Target, _facts: Facts) -> Verdict:
             f" IMAGE=ACCOUNT.dkr.ecr.{target.region}.amazonaws.com/spotwright-forwarder:TAG, and name that in cdk.json"
         )
     return Works(f"{image} names its registry")
+
+
+def _check_builder(target: Target, facts: Facts) -> Verdict:
+    if isinstance(facts.image_builder, NotAsked):
+        return NotChecked(facts.image_builder.reason)
+    if facts.image_builder:
+        return Works(f"cdk deploy builds it for {target.forwarder_architecture} nodes with {facts.image_builder}")
+    return Problem(
+        f"cdk deploy builds the forwarder's image where cdk.json names no forwarderImage for {target.name}, and what it"
+        " builds with is not on this machine: install docker, or finch and set CDK_DOCKER=finch, or name an image"
+        " that was pushed from elsewhere (make forwarder-image)"
+    )
 
 
 def _dotted(version: tuple[int, ...]) -> str:

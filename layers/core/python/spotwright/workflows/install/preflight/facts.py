@@ -27,14 +27,15 @@ NOT_ASKED = NotAsked("nobody asked")
 
 class Target(msgspec.Struct, frozen=True):
     """What cdk.json says of a cluster. ``node_roles``: names, with their path if any; ``vpc_id`` "" = the functions run
-    in no VPC; ``permissions_boundary``: a policy's ARN or name, "" = none; ``kms_key_arn``: "" = none; ``has_topic``:
-    the stack makes a topic for alarms; ``is_isolated``: the setting ISOLATED_VPC."""
+    in no VPC; ``forwarder_image``: "" = cdk deploy builds it; ``permissions_boundary``: a policy's ARN or name;
+    ``kms_key_arn``; ``has_topic``: the stack makes a topic for alarms; ``is_isolated``: the setting ISOLATED_VPC."""
 
     name: str
     region: str
     node_roles: tuple[str, ...] = ()
     windows_node_roles: tuple[str, ...] = ()
     forwarder_image: str = ""
+    forwarder_architecture: str = ""
     vpc_id: str = ""
     subnet_ids: tuple[str, ...] = ()
     security_group_ids: tuple[str, ...] = ()
@@ -94,7 +95,7 @@ class Workloads(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """``cluster`` None = EKS has no such cluster in the region, ``key`` None = KMS has no such key there; of a role
     None = IAM has no such role, of an access entry None = the role has none. ``subnets`` and ``security_groups`` (id to
-    VPC) lack what EC2 does not know."""
+    VPC) lack what EC2 does not know. ``image_builder``: what builds images on this machine, "" = nothing does."""
 
     cluster: ClusterDescription | None | NotAsked = NOT_ASKED
     other_clusters: tuple[str, ...] | NotAsked = NOT_ASKED
@@ -109,3 +110,4 @@ class Facts(msgspec.Struct, frozen=True):
     has_spot_role: bool | NotAsked = NOT_ASKED
     has_boundary: bool | NotAsked = NOT_ASKED
     key: KmsKey | None | NotAsked = NOT_ASKED
+    image_builder: str | NotAsked = NOT_ASKED
