@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from spotwright import sqs_batch
-from spotwright.adapters.aws.dynamodb.items import Item, decode_timer_row, encode_row
+from spotwright.adapters.aws.dynamodb.items import decode_timer_row, encode_row
 from spotwright.adapters.aws.s3.catalogs import Catalogs
 from spotwright.errors import InvalidRequest
 from spotwright.simulation import builders
@@ -31,22 +31,13 @@ from tests.stored.recorded import (
     set_state,
 )
 from tests.stored.replays import replay_from, replay_recorded
+from tests.stored.versions import LATER, UNKNOWN_FIELD, make_later
 
-UNKNOWN_FIELD = {"not_known_yet": {"a": [1]}}
-LATER = {"schema": 99} | UNKNOWN_FIELD
 # Between them a row of every kind waits.
 MOMENTS = (
     "decision-committed", "launch-requested", "nomination-nominated", "notice-new", "command-waiting-for-replacement",
     "command-proposed", "scale-down-planned",
 )  # fmt: skip
-
-
-def make_later(row: Item) -> Item:
-    """The row as a later version might have written it."""
-    later = dict(row) | {"schema": {"N": "99"}, "not_known_yet": {"S": "a"}}
-    if "body" in row:
-        later["body"] = {"S": json.dumps(json.loads(row["body"]["S"]) | LATER)}
-    return later
 
 
 @pytest.mark.parametrize("name", MOMENTS)
