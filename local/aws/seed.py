@@ -1,4 +1,4 @@
-"""What the account holds before anybody deploys: the cluster's network, node roles and the images of EKS."""
+"""What the account holds before anybody deploys: the cluster's network, node roles, EC2's role for spot, and images."""
 
 import json
 from typing import Any
@@ -19,6 +19,10 @@ NODE_TRUST = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
 }
+SPOT_TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "spot.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
 
 
 def add(emulator: Emulator) -> None:
@@ -29,7 +33,22 @@ def add(emulator: Emulator) -> None:
         "dev-eks-node-group-role",
     ):
         create_node_role(emulator, role)
+    _create_spot_role(emulator)
     images.register_images(emulator)
+
+
+def _create_spot_role(emulator: Emulator) -> None:
+    """As in every account that has had a spot instance."""
+    backend: Any = iam_backends[emulator.account]["aws"]
+    backend.create_role(
+        role_name="AWSServiceRoleForEC2Spot",
+        assume_role_policy_document=json.dumps(SPOT_TRUST),
+        path="/aws-service-role/spot.amazonaws.com/",
+        permissions_boundary=None,
+        description="EC2 starts spot instances with it",
+        tags=[],
+        max_session_duration="3600",
+    )
 
 
 def create_node_role(emulator: Emulator, name: str) -> str:

@@ -60,7 +60,7 @@ def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
             yield LocalAws(f"http://127.0.0.1:{port}")
         finally:
             process.terminate()
-            process.wait(timeout=10)
+            process.wait(timeout=READY_SECONDS)
             ports.close()
 
 

@@ -65,7 +65,8 @@ def test_roles_and_their_entries(aws: LocalAws) -> None:
     eks.create_access_entry(clusterName=NAME, principalArn=arn, type="EC2_LINUX")
     assert preflight.entry_types(eks, NAME, {ROLE: arn}) == {ROLE: "EC2_LINUX"}
     assert preflight.policy_exists(iam, "arn:aws:iam::123456789012:policy/none") is False
-    assert preflight.spot_role_exists(iam) in (True, False)
+    assert preflight.spot_role_exists(iam) is True
+    assert preflight.concurrency(client(aws, "lambda")) == 1000
 
 
 def test_the_network_of_the_functions(aws: LocalAws) -> None:

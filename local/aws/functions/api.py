@@ -12,11 +12,14 @@ from local.aws.calls.request import AwsError, AwsRequest, AwsResponse
 from local.aws.emulator import Emulator
 from local.aws.functions import asynchronous
 from local.aws.functions.environment_pool import Throttled
-from local.aws.functions.invocations import Disabled, Functions
+from local.aws.functions.invocations import ACCOUNT_CONCURRENCY, Disabled, Functions
 from local.aws.functions.versions import PYTHON_RUNTIMES, find_function
 from local.aws.iam.trust_policies import trusts
+from local.aws.strictness import Rule
 from local.aws.sts import callers
 
+# What accounts have that are not new.
+USUAL_CONCURRENCY = 1000
 # Synchronous answers may have 6 MB.
 LARGEST_ANSWER_BYTES = 6 * 1024 * 1024
 
@@ -25,11 +28,21 @@ def add(emulator: Emulator) -> None:
     functions = emulator.component(Functions)
     emulator.handle("lambda", "Invoke", lambda request: _invoke(emulator, functions, request))
     emulator.handle("lambda", "CreateFunction", lambda request: _check_create(emulator, request))
+    emulator.handle("lambda", "GetAccountSettings", lambda request: _account_settings(emulator, request))
     emulator.handle(
         "lambda", "PutFunctionRecursionConfig", lambda request: _put_recursion(emulator, functions, request)
     )
     emulator.handle(
         "lambda", "GetFunctionRecursionConfig", lambda request: _get_recursion(emulator, functions, request)
+    )
+
+
+def _account_settings(emulator: Emulator, request: AwsRequest) -> AwsResponse:
+    """What the account may run at once; nothing here reserves a part of it."""
+    is_new = emulator.strictness.holds(Rule.ACCOUNT_CONCURRENCY)
+    limit = ACCOUNT_CONCURRENCY if is_new else USUAL_CONCURRENCY
+    return request.reply(
+        {"AccountLimit": {"ConcurrentExecutions": limit, "UnreservedConcurrentExecutions": limit}, "AccountUsage": {}}
     )
 
 
