@@ -17,7 +17,7 @@ from spotwright.scheduling.plan import Plan
 def find_bound(snapshot: Snapshot, catalog: Catalog, most_evictions: int) -> float:
     """Picodollars per hour; no cluster costs less that is made of this one with so many evictions."""
     candidates, _, _ = consolidation.find_candidates(snapshot, Plan(), catalog, locked=frozenset())
-    nodes, spare, shapes = removal_order.build_problem(candidates, snapshot, catalog, filled=1.0)
+    nodes, spare, shapes = removal_order.build_problem(candidates, snapshot, catalog, filled=1.0, in_whole_pods=False)
     rooms = [*(node.room for node in nodes), *(shape.room for shape in shapes)]
     demand = [sum(node.room[d] for node in nodes) - spare[d] for d in range(len(spare))]
     highs = highspy.Highs()  # type: ignore[no-untyped-call]

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from datetime import timedelta
 from fractions import Fraction
+from random import Random
 
 import msgspec
 import pytest
 
+from spotwright.disruption import removal_order
 from spotwright.disruption.candidates import node_price
 from spotwright.disruption.consolidation import (
     Consolidation,
@@ -127,6 +129,48 @@ def test_several_nodes_become_fewer_and_each_connected_group_is_a_move_of_its_ow
     assert set(bought(found)) <= {"m5.large", "m5.4xlarge"}
     price = sum(node.price_picousd_per_hour for move in found.moves for node in move.new_nodes)
     assert price <= 4 * PICOUSD // 10
+
+
+def test_the_node_with_most_pods_is_the_one_that_stays() -> None:
+    """Any two of the three may go for the same saving; they go that evict least."""
+    crowded = machine("a", LARGE, *(app(f"p-{number}", 500) for number in range(6)))
+    found = run(
+        cluster(crowded, machine("b", LARGE, app("b", 500)), machine("c", LARGE, app("c", 500))), catalog(LARGE)
+    )
+    assert sorted(moved(found)) == [("b",), ("c",)]
+    assert bought(found) == []
+
+
+def worth(found: Consolidation) -> Fraction:
+    return sum((move.value_picousd for move in found.moves), start=Fraction(0))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_worth_most_is_no_single_node_and_no_few_nodes_alone(seed: int) -> None:
+    """Nor the nodes of least disruption together, which Karpenter tries."""
+    dice = Random(f"consolidation/{seed}")
+    machines = [
+        machine(f"n{number}", kind, *(app(f"p-{number}-{pod}", dice.randrange(100, 900)) for pod in range(count)))
+        for number in range(dice.randrange(3, 7))
+        for kind, count in [dice.choice(((LARGE, 12), (LARGE, 3), (LARGE, 1), (SMALL, 2), (SMALL, 1), (TINY, 1)))]
+    ]
+    observed, types = cluster(*machines), catalog(LARGE, SMALL, TINY)
+    candidates, _, _ = find_candidates(observed, Plan(), types, locked=NOBODY)
+    found = worth(run(observed, types))
+    gentle = sorted(candidates, key=lambda candidate: (candidate.disruption_cost, candidate.name))
+    alone = [[candidate] for candidate in candidates] + [gentle[:count] for count in range(2, len(gentle) + 1)]
+    assert all(worth(judge(observed, Plan(), types, chosen)) <= found for chosen in alone)
+
+
+def test_room_that_no_pod_fits_into_hardly_counts_in_the_order_of_removal() -> None:
+    """Cpu is free on one node and memory on the other, and a pod needs both."""
+    of_cpu = machine("a", LARGE, *(app(f"a-{number}", 990) for number in range(16)))
+    pods = (builders.pod(f"b-{number}", cpu_millicores=500, memory_bytes=14 * 2**30) for number in range(4))
+    observed, types = cluster(of_cpu, machine("b", LARGE, *pods)), catalog(LARGE)
+    candidates, _, _ = find_candidates(observed, Plan(), types, locked=NOBODY)
+    _, spare, _ = removal_order.build_problem(candidates, observed, types)
+    _, divided, _ = removal_order.build_problem(candidates, observed, types, in_whole_pods=False)
+    assert all(0 <= 4 * room < whole for room, whole in zip(spare[:2], divided[:2], strict=True))
 
 
 def test_a_replacement_must_be_cheaper_in_its_worst_offering() -> None:

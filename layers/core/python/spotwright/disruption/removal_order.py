@@ -10,6 +10,7 @@ In the dual, a node goes if ``p - μ·a - ν·e`` is above zero; and no type has
 """
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -28,6 +29,8 @@ RESOURCES: Final = (resources.CPU, resources.MEMORY, resources.PODS)
 ROUNDS: Final = 12
 # Pods do not fill nodes to the last byte: room is worth so much more than if they did.
 FILLED: Final = 0.97
+# What is free on a node is counted in pods so much smaller than the average: there are some of these for most gaps.
+SMALL_POD: Final = Fraction(1, 4)
 
 
 class Removable(msgspec.Struct, frozen=True):
@@ -63,13 +66,14 @@ def order_by_surplus(
     *,
     eviction_price: float,
     most_evictions: float | None = None,
+    in_whole_pods: bool = True,
 ) -> list[Candidate]:
     """The candidates, the most surplus for a disruption first.
 
     ``snapshot``: with pods where they are planned; ``catalog``: with overlays. ``eviction_price``: what an eviction of
-    cost 1 counts as, in picodollars per hour.
+    cost 1 counts as, in picodollars per hour. ``in_whole_pods``: see ``build_problem``.
     """
-    nodes, spare, shapes = build_problem(candidates, snapshot, catalog)
+    nodes, spare, shapes = build_problem(candidates, snapshot, catalog, in_whole_pods=in_whole_pods)
     most = float("inf") if most_evictions is None else most_evictions
     worth = find_worth(nodes, spare, shapes, eviction_price=eviction_price, most=most)
     rank = {
@@ -80,17 +84,41 @@ def order_by_surplus(
 
 
 def build_problem(
-    candidates: Sequence[Candidate], snapshot: Snapshot, catalog: Catalog, *, filled: float = FILLED
+    candidates: Sequence[Candidate],
+    snapshot: Snapshot,
+    catalog: Catalog,
+    *,
+    filled: float = FILLED,
+    in_whole_pods: bool = True,
 ) -> tuple[list[Removable], list[int], list[Shape]]:
     """The candidates as nodes that can be divided, what is free in the cluster in all, and what may be bought.
 
-    ``filled``: the share of a new node's room that pods fill.
+    ``filled``: the share of a new node's room that pods fill. ``in_whole_pods``: free is only what small pods fit into,
+    on each node by itself.
     """
     state = build_cluster_state(snapshot, catalog, build_daemonset_pods(snapshot))
     free = {node.name: [max(0, node.free_capacity.get(name, 0)) for name in RESOURCES] for node in state.nodes}
-    nodes = [_removable(candidate, free.get(candidate.node.name, [0] * len(RESOURCES))) for candidate in candidates]
-    spare = [sum(amounts) for amounts in zip(*free.values(), strict=True)] or [0] * len(RESOURCES)
+    if in_whole_pods:
+        small_pod = _small_pod(candidates)
+        free = {name: _whole_pods(amounts, small_pod) for name, amounts in free.items()}
+    nothing = [0] * len(RESOURCES)
+    nodes = [_removable(candidate, free.get(candidate.node.name, nothing)) for candidate in candidates]
+    spare = [sum(amounts) for amounts in zip(*free.values(), strict=True)] or nothing
     return nodes, spare, list(_shapes(snapshot, catalog, filled))
+
+
+def _small_pod(candidates: Iterable[Candidate]) -> list[Fraction]:
+    """A part of what a pod requests on average, by resource of ``RESOURCES``; more than nothing of each."""
+    pods = [pod for candidate in candidates for pod in candidate.pods if eviction.is_reschedulable(pod)]
+    count = max(1, len(pods))
+    requested = (sum(pod.requests.get(name, 0) for pod in pods) for name in RESOURCES)
+    return [max(Fraction(1), SMALL_POD * amount / count) for amount in requested]
+
+
+def _whole_pods(amounts: Sequence[int], small_pod: Sequence[Fraction]) -> list[int]:
+    """Of these amounts, as much as small pods fit into them."""
+    count = min(int(amount / share) for amount, share in zip(amounts, small_pod, strict=True))
+    return [int(count * share) for share in small_pod]
 
 
 def _removable(candidate: Candidate, free: Sequence[int]) -> Removable:

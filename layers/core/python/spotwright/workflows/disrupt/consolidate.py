@@ -7,7 +7,8 @@ from typing import Final
 from spotwright.decisions.decision import Disruption, derived_id
 from spotwright.disruption import breaker, consolidation
 from spotwright.disruption.candidates import Candidate
-from spotwright.disruption.consolidation import Consolidation, Move
+from spotwright.disruption.consolidation import Consolidation
+from spotwright.disruption.consolidation_moves import Move
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
