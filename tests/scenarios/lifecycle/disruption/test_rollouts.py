@@ -160,10 +160,14 @@ def test_a_pause_stops_between_nodes_and_in_the_middle_of_one(world: World) -> N
     assert world.run(16, until=lambda: not disrupted(world))
     assert all(labels.DISRUPTED not in {taint.key for taint in node.taints} for node in world.cluster.nodes())
     assert not watch(world, 600, lambda: teams(world).count("") < 3, most=0)
+    said = told(world)
+    assert (said.status, said.reason) == ("False", "DisruptionPaused")
+    assert said.message == "0 of 3 nodes replaced; disruption is paused; `spotwright resume` ends it"
     world.deploy(builders.pod("other", cpu_millicores=5000), 2)
     assert world.run(120, until=lambda: len(world.running_pods()) == 5)
     world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, disruption_paused=False)
     assert watch(world, 900, lambda: "" not in teams(world), most=1)
+    assert told(world).status == "True"
 
 
 @pytest.mark.parametrize("protected", ["nodes", "pods"])

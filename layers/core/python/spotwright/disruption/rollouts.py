@@ -65,6 +65,7 @@ class Phase(StrEnum):
     REPLACING = "ReplacingNodes"
     NOT_INITIALIZED = "ReplacementNotInitialized"
     PODS_NOT_READY = "PodsNotReady"
+    PAUSED = "DisruptionPaused"
 
 
 STOPPED: Final = (Phase.NOT_INITIALIZED, Phase.PODS_NOT_READY)
@@ -79,7 +80,12 @@ class Rollout(msgspec.Struct, frozen=True):
 
     @property
     def is_stopped(self) -> bool:
+        """Whether it needs a look: a replacement failed, or its pods are not Ready."""
         return self.phase in STOPPED
+
+    @property
+    def goes_on(self) -> bool:
+        return self.phase not in (*STOPPED, Phase.PAUSED)
 
 
 class _Nodes(msgspec.Struct, frozen=True):
@@ -112,6 +118,11 @@ def find_rollouts(snapshot: Snapshot, attempts: Collection[Attempt], locked: fro
         nodes = _nodes(pool, nodeclass, claims, snapshot, running, locked)
         found[pool.name] = _judge(nodes, [attempt for attempt in attempts if attempt.rollout == key], snapshot.now)
     return found
+
+
+def held(rollout: Rollout, why: str) -> Rollout:
+    """The roll-out while nothing is disrupted by choice in the cluster. ``why``: that, in a sentence."""
+    return Rollout(Phase.PAUSED, f"{rollout.message.partition('; ')[0]}; {why}")
 
 
 def rollout_key(pool: NodePool, nodeclass: EC2NodeClass | None) -> str:

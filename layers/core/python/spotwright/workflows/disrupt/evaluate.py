@@ -32,7 +32,7 @@ from spotwright.workflows.disrupt.inputs import (
     locked_claims,
 )
 from spotwright.workflows.disrupt.noticed import replace_noticed
-from spotwright.workflows.disrupt.rollouts import read_rollouts, show_rollouts
+from spotwright.workflows.disrupt.rollouts import read_rollouts, show_held_rollouts, show_rollouts
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -59,6 +59,8 @@ def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft 
         _record_breaker_open(ports, snapshot, current_breaker)
         return DisruptResult(f"the breaker is open: {current_breaker.reason}", breaker_open=True)
     if obstacle:
+        if obstacle == ports.state.cluster().disruption_held_by:
+            show_held_rollouts(ports, snapshot, obstacle)
         return DisruptResult(obstacle)
     locked = locked_claims(ports, snapshot)
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))

@@ -14,6 +14,7 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.snapshot import Snapshot
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
+from spotwright.workflows.disrupt.inputs import locked_claims
 from spotwright.workflows.planning.snapshot import log
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
@@ -52,10 +53,16 @@ def show_rollouts(ports: ProvisionPorts, snapshot: Snapshot, found: Mapping[str,
             )
 
 
+def show_held_rollouts(ports: ProvisionPorts, snapshot: Snapshot, why: str) -> None:
+    """Say of all roll-outs that nothing is disrupted by choice now, and why."""
+    found = read_rollouts(ports, snapshot, locked_claims(ports, snapshot))
+    show_rollouts(ports, snapshot, {pool: rollouts.held(rollout, why) for pool, rollout in found.items()})
+
+
 def _condition(pool: NodePool, rollout: Rollout | None) -> ConditionChange | None:
     """None: there is nothing to say of the NodePool."""
     if rollout is not None:
-        status = "False" if rollout.is_stopped else "True"
+        status = "True" if rollout.goes_on else "False"
         return ConditionChange(rollouts.CONDITION, status, rollout.phase.value, rollout.message)
     before = find_condition(pool.conditions, rollouts.CONDITION)
     if before is None or before.reason == rollouts.COMPLETE:
@@ -84,6 +91,6 @@ def _write(ports: ProvisionPorts, name: str, change: ConditionChange, now: datet
     ports.cluster.set_conditions("nodepools", pool.metadata, written)
     for event in transition_events(pool.conditions, written):
         ports.cluster.record_event("nodepools", pool.metadata, event, now=now)
-    if change.status == "False":
+    if change.reason in rollouts.STOPPED:
         event = events.DRIFT_ROLLOUT_STOPPED(message=change.message)
         ports.cluster.record_event("nodepools", pool.metadata, event, now=now)
