@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from spotwright.model import labels
-from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
@@ -63,14 +62,14 @@ def test_an_instance_that_was_not_found_in_the_future_is_looked_for_twice(world:
 
 def test_an_unforeseen_error_of_one_claim_does_not_keep_the_others(world: World) -> None:
     claims = annotated_and_deleted(world, "example.com/note", "x")
-    usual, broken = world.ec2.instance, instance_id(claims[0].provider_id)
+    usual, broken = world.cluster.volume_attachments, claims[0].node_name
 
-    def instance(instance_id: str) -> Instance | None:
-        if instance_id == broken:
+    def volume_attachments(node: str) -> tuple[str, ...]:
+        if node == broken:
             raise ValueError("a defect")
-        return usual(instance_id)
+        return usual(node)
 
-    world.ec2.instance = instance  # type: ignore[method-assign]
+    world.cluster.volume_attachments = volume_attachments  # type: ignore[method-assign]
     bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in claims]
     again = msgspec.structs.replace(bells[0], epoch=3)
     failures = step_doorbells(world.ports, [*bells, again], now=world.clock.now())

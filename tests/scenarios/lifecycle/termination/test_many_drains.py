@@ -7,7 +7,9 @@ import pytest
 
 from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Effect
@@ -23,7 +25,8 @@ LEFT_OUT = (labels.EXCLUDE_FROM_LOAD_BALANCERS, "karpenter")
 class Drained:
     """``world``: all NodeClaims were deleted at the same moment; ``kept``, ``attached``: names of nodes.
 
-    ``asked``: of each eviction that was tried, the node and whether it took no load-balancer traffic any more.
+    ``asked``: of each eviction that was tried, the node and whether it took no load-balancer traffic any more;
+    ``described``: instances that EC2 was asked about.
     """
 
     def __init__(self) -> None:
@@ -35,6 +38,7 @@ class Drained:
         self.kept, self.attached = frozenset(nodes[:KEPT]), frozenset(nodes[-ATTACHED:])
         self._keep()
         self.asked: list[tuple[str, bool]] = []
+        self.described: set[str] = set()
         self._watch()
         for claim in self.world.claims():
             self.world.cluster.delete("nodeclaims", claim.metadata)
@@ -62,7 +66,14 @@ class Drained:
             self.asked.append((pod.node_name, is_out))
             return evict(pod)
 
+        describe = self.world.ec2.instance
+
+        def described(instance_id: str) -> Instance | None:
+            self.described.add(instance_id)
+            return describe(instance_id)
+
         self.world.cluster.evict = watched  # type: ignore[method-assign]
+        self.world.ec2.instance = described  # type: ignore[method-assign]
 
     def of(self, port: str, action: str) -> tuple[Effect, ...]:
         return self.world.effects.select(port, action)
@@ -85,6 +96,12 @@ def test_a_refusing_budget_is_asked_once_for_each_node_and_look(drained: Drained
     assert all(looks / 2 < asked[node] < 2 * looks for node in drained.kept), "not four in each"
     assert all(asked[node] == 1 for node in asked.keys() - drained.kept)
     assert {pod.metadata.labels["app"] for pod in drained.world.running_pods()} == {"api"}
+
+
+def test_ec2_is_not_asked_about_an_instance_whose_pods_are_leaving(drained: Drained) -> None:
+    claims = [claim for claim in drained.world.claims() if claim.node_name in drained.kept]
+    assert len(claims) == KEPT
+    assert not drained.described & {instance_id(claim.provider_id) for claim in claims}
 
 
 def test_no_pod_is_evicted_while_its_node_still_takes_traffic_or_pods(drained: Drained) -> None:

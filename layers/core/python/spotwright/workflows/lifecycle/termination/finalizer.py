@@ -51,14 +51,14 @@ def finalize(
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
+    # A kubelet that answers shows that the instance runs: while its pods leave, EC2 is not asked about it.
+    if (wait := _empty(ports, claim, (node for node in nodes if node.is_ready), deadline, now)) is not None:
+        return wait
     instance, is_terminated = _find_instance(ports, claim, now)
-    for node in nodes:
-        if is_terminated and not node.is_ready:
-            # The instance does not exist any more: nothing on it can be drained.
-            continue
-        wait = empty_node(ports, claim, node, deadline, now)
-        if wait is not None:
-            return wait
+    # On an instance that does not exist any more nothing can be drained.
+    others = () if is_terminated else tuple(node for node in nodes if not node.is_ready)
+    if (wait := _empty(ports, claim, others, deadline, now)) is not None:
+        return wait
     if not is_terminated:
         _request_termination(ports, claim, instance, now, to_terminate)
         return float("inf")
@@ -66,6 +66,14 @@ def finalize(
         remove_node(ports, node)
     _remove_finalizer(ports, claim, now)
     return None
+
+
+def _empty(
+    ports: LifecyclePorts, claim: NodeClaim, nodes: Iterable[Node], deadline: datetime | None, now: datetime
+) -> float | None:
+    """Drain the nodes, one after the other; None once all are empty."""
+    waits = (empty_node(ports, claim, node, deadline, now) for node in nodes)
+    return next((wait for wait in waits if wait is not None), None)
 
 
 def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetime | None:
