@@ -226,7 +226,7 @@ def test_a_replacement_is_decided_within_what_the_invocation_has_left(world: Wor
     assert (decision.kind, snapshot.settings.work_units) == ("interrupt", 1)
     assert sum(not pod.node_name for pod in snapshot.pods) == 200
     assert [pod.split("-")[0] for node in decision.plan.new_nodes for pod in node.pods] == ["default/inflate"]
-    assert len(world.ec2.live_instances()) == 2
+    assert world.doorbells.messages_of("notices", "launch"), "whoever takes it buys"
     assert replay(world.state.cluster_row.head, blobs=world.blobs, catalogs=world.catalogs).agrees
 
 
