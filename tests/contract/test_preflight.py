@@ -12,7 +12,7 @@ from spotwright.adapters.aws import clients, node_roles, preflight
 from spotwright.adapters.aws.cluster_entry import cluster_entry
 from spotwright.adapters.aws.eks import readiness
 from spotwright.cli import main
-from spotwright.workflows.install.preflight.facts import ClusterDescription, KmsKey, NotAsked, Role, Subnet
+from spotwright.workflows.install.preflight.facts import AccessEntry, ClusterDescription, KmsKey, NotAsked, Role, Subnet
 from tests.contract.conftest import LocalAws
 
 NAME = "looked-at"
@@ -61,9 +61,14 @@ def test_roles_and_their_entries(aws: LocalAws) -> None:
     assert isinstance(elsewhere, NotAsked)
     assert "under the path /, cdk.json says /nodes/" in elsewhere.reason
     arn = f"arn:aws:iam::123456789012:role/{ROLE}"
-    assert preflight.entry_types(eks, NAME, {ROLE: arn}) == {ROLE: None}
+    assert preflight.entries(eks, NAME, {ROLE: arn}) == {ROLE: None}
     eks.create_access_entry(clusterName=NAME, principalArn=arn, type="EC2_LINUX")
-    assert preflight.entry_types(eks, NAME, {ROLE: arn}) == {ROLE: "EC2_LINUX"}
+    entry = preflight.entries(eks, NAME, {ROLE: arn})[ROLE]
+    assert isinstance(entry, AccessEntry)
+    assert entry.type == "EC2_LINUX"
+    assert role.created_at is not None
+    assert entry.created_at is not None
+    assert role.created_at < entry.created_at
     assert preflight.policy_exists(iam, "arn:aws:iam::123456789012:policy/none") is False
     assert preflight.spot_role_exists(iam) is True
     assert preflight.concurrency(client(aws, "lambda")) == 1000

@@ -1,5 +1,6 @@
 """Every stumble of a first deployment is one sentence with the next step."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from spotwright.workflows.install.preflight.checks import CHECKS, Status, run_checks
 from spotwright.workflows.install.preflight.facts import (
+    AccessEntry,
     ClusterDescription,
     Facts,
     KmsKey,
@@ -17,6 +19,7 @@ from spotwright.workflows.install.preflight.facts import (
     Workloads,
 )
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/spotwright-forwarder:1"
 TARGET = Target("dev", "eu-west-1", node_roles=("nodes",), forwarder_image=IMAGE)
 IN_VPC = msgspec.structs.replace(TARGET, vpc_id="vpc-1", subnet_ids=("subnet-1",), security_group_ids=("sg-1",))
@@ -30,7 +33,7 @@ ROLE = Role(
 READY = Facts(
     cluster=CLUSTER,
     roles={"nodes": ROLE},
-    entry_types={"nodes": None},
+    entries={"nodes": None},
     addons=frozenset({"vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent"}),
     workloads=Workloads(),
     subnets={"subnet-1": Subnet("vpc-1", "nat")},
@@ -134,9 +137,18 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
         ),
         (
             TARGET,
-            facts(entry_types={"nodes": "STANDARD"}),
+            facts(entries={"nodes": AccessEntry("STANDARD")}),
             "access-entries",
             ("nodes has an access entry of type STANDARD", "need EC2_LINUX", "delete-access-entry --cluster-name dev"),
+        ),
+        (
+            TARGET,
+            facts(
+                roles={"nodes": msgspec.structs.replace(ROLE, created_at=NOON)},
+                entries={"nodes": AccessEntry("EC2_LINUX", NOON - timedelta(days=1))},
+            ),
+            "access-entries",
+            ("entry of nodes is older than the role", "aws eks delete-access-entry --cluster-name dev", "cdk deploy"),
         ),
         (
             TARGET,

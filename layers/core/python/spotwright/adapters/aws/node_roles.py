@@ -25,7 +25,8 @@ def role(iam: "IAMClient", name: str) -> Role | None | NotAsked:
         return policies
     arns, has_own = policies
     of_aws = frozenset(arn.rpartition("/")[2] for arn in arns if ":iam::aws:policy/" in arn)
-    return Role(_trusted(found.get("AssumeRolePolicyDocument")), of_aws, has_own or len(of_aws) < len(arns))
+    trusted = _trusted(found.get("AssumeRolePolicyDocument"))
+    return Role(trusted, of_aws, has_own or len(of_aws) < len(arns), found.get("CreateDate"))
 
 
 def _policies(iam: "IAMClient", name: str) -> tuple[list[str], bool]:

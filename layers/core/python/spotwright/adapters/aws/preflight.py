@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws.answers import ask, find
-from spotwright.workflows.install.preflight.facts import KmsKey, NotAsked, Subnet, Target
+from spotwright.workflows.install.preflight.facts import AccessEntry, KmsKey, NotAsked, Subnet, Target
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 
 
-def entry_types(eks: "EKSClient", cluster: str, arn_by_role: Mapping[str, str]) -> dict[str, str | None | NotAsked]:
-    """The types of the roles' access entries by role; None = the role has none."""
-    types: dict[str, str | None | NotAsked] = {}
+def entries(eks: "EKSClient", cluster: str, arn_by_role: Mapping[str, str]) -> dict[str, AccessEntry | None | NotAsked]:
+    """The roles' access entries by role; None = the role has none."""
+    found: dict[str, AccessEntry | None | NotAsked] = {}
     for role, arn in arn_by_role.items():
 
-        def described(arn: str = arn) -> str:
-            return eks.describe_access_entry(clusterName=cluster, principalArn=arn)["accessEntry"]["type"]
+        def described(arn: str = arn) -> AccessEntry:
+            entry = eks.describe_access_entry(clusterName=cluster, principalArn=arn)["accessEntry"]
+            return AccessEntry(entry["type"], entry.get("createdAt"))
 
-        types[role] = find("eks:DescribeAccessEntry", described)
-    return types
+        found[role] = find("eks:DescribeAccessEntry", described)
+    return found
 
 
 def spot_role_exists(iam: "IAMClient") -> bool | NotAsked:

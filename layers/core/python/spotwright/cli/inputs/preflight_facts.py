@@ -13,7 +13,14 @@ from spotwright.adapters.aws.errors import translate_errors
 from spotwright.adapters.kubernetes.connection import token_configuration
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
 from spotwright.errors import ApiError
-from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target, Workloads
+from spotwright.workflows.install.preflight.facts import (
+    AccessEntry,
+    ClusterDescription,
+    Facts,
+    NotAsked,
+    Target,
+    Workloads,
+)
 from spotwright.workflows.install.preflight.workloads import read_workloads
 
 
@@ -28,7 +35,7 @@ def gather_facts(target: Target) -> Facts:
         cluster=cluster,
         other_clusters=() if is_known else readiness.cluster_names(eks),
         roles={name: node_roles.role(iam, name) for name in target.node_roles},
-        entry_types=_entry_types(eks, target, arns) if is_known else {},
+        entries=_entries(eks, target, arns) if is_known else {},
         addons=readiness.addons(eks, target.name) if is_known else NotAsked("the cluster is not known"),
         workloads=_workloads(eks, target) if is_known else NotAsked("the cluster is not known"),
         subnets=preflight.subnets(ec2, target.subnet_ids, target.vpc_id) if target.vpc_id else {},
@@ -57,10 +64,10 @@ def _role_arns(target: Target) -> dict[str, str] | NotAsked:
     return preflight.role_arns(caller["Arn"].split(":")[1], caller["Account"], target)
 
 
-def _entry_types(eks: Any, target: Target, arns: dict[str, str] | NotAsked) -> dict[str, str | None | NotAsked]:
+def _entries(eks: Any, target: Target, arns: dict[str, str] | NotAsked) -> dict[str, AccessEntry | None | NotAsked]:
     if isinstance(arns, NotAsked):
         return dict.fromkeys(target.node_roles, arns)
-    return preflight.entry_types(eks, target.name, arns)
+    return preflight.entries(eks, target.name, arns)
 
 
 def _has_boundary(iam: Any, target: Target, arns: dict[str, str] | NotAsked) -> bool | NotAsked:

@@ -15,7 +15,14 @@ from spotwright.workflows.install.preflight.account import (
     check_node_roles,
     check_spot_role,
 )
-from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target
+from spotwright.workflows.install.preflight.facts import (
+    AccessEntry,
+    ClusterDescription,
+    Facts,
+    NotAsked,
+    Role,
+    Target,
+)
 from spotwright.workflows.install.preflight.network import check_endpoint, check_network
 from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
@@ -127,22 +134,43 @@ def _check_authentication(target: Target, _facts: Facts, cluster: ClusterDescrip
 def _check_entries(target: Target, facts: Facts, _cluster: ClusterDescription) -> Verdict:
     """Entries that are missing are made by the deployment."""
     wrong = [
-        f"{role} has an access entry of type {found}, its nodes need {wanted}"
+        f"{role} has an access entry of type {found.type}, its nodes need {wanted}"
         for role in target.node_roles
         for wanted in ["EC2_WINDOWS" if role in target.windows_node_roles else "EC2_LINUX"]
-        if isinstance(found := facts.entry_types.get(role), str) and found != wanted
+        if isinstance(found := facts.entries.get(role), AccessEntry) and found.type != wanted
     ]
-    unknown = [found.reason for found in facts.entry_types.values() if isinstance(found, NotAsked)]
+    unknown = [found.reason for found in facts.entries.values() if isinstance(found, NotAsked)]
+    if stale := [role for role in target.node_roles if _is_of_former_role(facts, role)]:
+        return Problem(
+            f"the access entry of {', '.join(stale)} is older than the role: it was for a role of that name which was"
+            " deleted, and lets no node of the present one in: aws eks delete-access-entry --cluster-name"
+            f" {target.name} --principal-arn ROLE_ARN, then cdk deploy makes it anew"
+        )
     if wrong:
         return Problem(
             f"{'; '.join(wrong)}: name another role in nodeRoles, or delete the entry if nobody needs it (aws"
             f" eks delete-access-entry --cluster-name {target.name} --principal-arn ROLE_ARN)"
         )
-    if unknown or not facts.entry_types:
+    if unknown or not facts.entries:
         return NotChecked(unknown[0] if unknown else "the access entries are not known")
-    there = [role for role, found in facts.entry_types.items() if found is not None]
+    there = [role for role, found in facts.entries.items() if found is not None]
     return Works(
         f"access entries are there for {len(there)} of {len(target.node_roles)} node roles; the others are made"
+    )
+
+
+def _is_of_former_role(facts: Facts, name: str) -> bool:
+    """An entry ends with its role, whoever takes the role's name later.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html
+    """
+    entry, role = facts.entries.get(name), facts.roles.get(name)
+    return (
+        isinstance(entry, AccessEntry)
+        and isinstance(role, Role)
+        and entry.created_at is not None
+        and role.created_at is not None
+        and entry.created_at < role.created_at
     )
 
 

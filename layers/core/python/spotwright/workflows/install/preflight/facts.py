@@ -1,6 +1,7 @@
 """What AWS and the API server say before a deployment; whatever could not be asked says why."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -62,11 +63,20 @@ class ClusterDescription(msgspec.Struct, frozen=True):
 
 
 class Role(msgspec.Struct, frozen=True):
-    """An IAM role. ``policies``: names of AWS's managed policies; ``has_other_policies``: it has more than those."""
+    """An IAM role. ``policies``: names of AWS's managed policies; ``has_other_policies``: it has more than those;
+    ``created_at``: None = not known."""
 
     trusted_services: frozenset[str] = frozenset()
     policies: frozenset[str] = frozenset()
     has_other_policies: bool = False
+    created_at: datetime | None = None
+
+
+class AccessEntry(msgspec.Struct, frozen=True):
+    """What EKS says of an access entry; ``created_at`` None = not known."""
+
+    type: str
+    created_at: datetime | None = None
 
 
 class KmsKey(msgspec.Struct, frozen=True):
@@ -100,7 +110,7 @@ class Facts(msgspec.Struct, frozen=True):
     cluster: ClusterDescription | None | NotAsked = NOT_ASKED
     other_clusters: tuple[str, ...] | NotAsked = NOT_ASKED
     roles: Mapping[str, Role | None | NotAsked] = {}
-    entry_types: Mapping[str, str | None | NotAsked] = {}
+    entries: Mapping[str, AccessEntry | None | NotAsked] = {}
     addons: frozenset[str] | NotAsked = NOT_ASKED
     workloads: Workloads | NotAsked = NOT_ASKED
     subnets: Mapping[str, Subnet] | NotAsked = NOT_ASKED
