@@ -15,9 +15,9 @@ def find_orphan(ports: LifecyclePorts, instance: str, now: datetime, *, drained:
     """The instance if it runs, has the cluster's tags, is old enough and is not in use.
 
     It is read before rows and claims, so that its assignment in between is noticed. One whose Node is being drained is
-    terminated after it (``drained``).
+    terminated after it (``drained``). A doorbell may hold anything: what is no instance id is none of EC2's instances.
     """
-    read = ports.ec2.instance(instance)
+    read = ports.ec2.instance(instance) if instance.startswith("i-") else None
     if read is None or read.state in ("shutting-down", "terminated"):
         return None
     is_new = read.launch_time is None or now - read.launch_time < ORPHAN_AGE
