@@ -152,6 +152,31 @@ def test_instances_are_bought_before_nominations_are_stored(world: World) -> Non
     assert len(world.state.nominations()) == 50
 
 
+def test_what_another_invocation_has_begun_is_not_begun_again_and_keeps_no_later_launch(world: World) -> None:
+    """Two decisions at the same time: the second is acted on while the first one's CreateFleet takes its seconds."""
+    bought: list[str] = []
+
+    def commit_node(number: int) -> None:
+        made = (node(*pods(2, start=2 * number)),)
+        waiting = dict.fromkeys(made[0].pods, UID)
+        commit(world, f"d{number}", *group_into_launches(f"d{number}", Plan(new_nodes=made), waiting))
+
+    def buy(row: LaunchRow) -> None:
+        bought.append(row.decision)
+        if row.decision == "d0":
+            commit_node(1)
+            act_on_decisions(world.ports, now=world.clock.now(), buy=buy)
+
+    commit_node(0)
+    act_on_decisions(world.ports, now=world.clock.now(), buy=buy)
+    assert bought == ["d0", "d1"]
+    (again,) = world.doorbells.messages_of("lifecycle", "launch")
+    assert again.at - world.clock.milliseconds() >= 5_000
+    launch = world.state.launch(again.doorbell.key)
+    assert launch is not None
+    assert launch.decision == "d0"
+
+
 def test_a_launch_that_fails_keeps_no_decision_waiting(world: World) -> None:
     def fail(_: LaunchRow) -> None:
         raise ValueError("not foreseen")

@@ -28,6 +28,8 @@ from spotwright.workflows.ports.rows import CommandRow, LaunchRow, Row, epoch_ms
 PHASE_TIMEOUT: Final = timedelta(seconds=60)
 # A replacement must be Initialized within this time, or the disruption is aborted (Karpenter's ten minutes).
 REPLACEMENT_TIMEOUT: Final = timedelta(minutes=10)
+# Until a launch is rung for that another invocation may have begun a moment ago.
+BEGUN_SECONDS: Final = 5
 # The next plan may well be the same, and be set aside again.
 SET_ASIDE_SECONDS: Final = 60
 
@@ -48,17 +50,21 @@ def act_on_decisions(
     written later if this ends here. What ``buy`` raises is raised last: its launch has a row with a timer, and no
     decision waits for it. Without time the rest is left to the next invocation. ``queue``: where launches are rung for,
     lifecycle or notices.
+
+    Launches that have a row already are being begun by another invocation, or that one has ended: they are rung for
+    some seconds later, and those that nobody has begun come first.
     """
     is_begun, failures = False, list[Exception]()
     for key in ports.state.cluster().pending_decisions:
         decision = _read(ports, key)
         if decision is not None:
-            launches = _create_launches(ports, decision, now)
-            unbegun = [row for row in launches if row.phase == "planned"]
-            failures += _begin_launches(ports, unbegun, None if is_begun else buy, queue)
-            is_begun |= bool(unbegun)
+            created, existing = _create_launches(ports, decision, now)
+            failures += _begin_launches(ports, created, None if is_begun else buy, queue)
+            is_begun |= bool(created)
+            unbegun = [row.id for row in existing if row.phase == "planned"]
+            ring_lifecycle(ports, "launch", unbegun, delay_seconds=BEGUN_SECONDS, queue=queue)
             _create_commands(ports, decision, now)
-            if not _create_nominations(ports, decision, {row.id for row in launches}, seconds_left):
+            if not _create_nominations(ports, decision, {row.id for row in (*created, *existing)}, seconds_left):
                 ring_lifecycle(ports, "decision", [decision.id])
                 break
         ports.state.mark_acted(key)
@@ -81,11 +87,19 @@ def _begin_launches(
     return []
 
 
-def _create_launches(ports: LifecyclePorts, decision: Decision, now: datetime) -> list[LaunchRow]:
-    def create_launch(launch: Launch) -> LaunchRow | None:
-        return _create_launch_row(ports, _launch_row(decision, launch, now))
+def _create_launches(
+    ports: LifecyclePorts, decision: Decision, now: datetime
+) -> tuple[list[LaunchRow], list[LaunchRow]]:
+    """The rows that were created now, and those that another invocation has created."""
 
-    return [row for row in in_parallel(create_launch, decision.launches) if row is not None]
+    def create_launch(launch: Launch) -> tuple[LaunchRow | None, bool]:
+        row = _launch_row(decision, launch, now)
+        is_created = _create_row(ports, row)
+        return row if is_created else ports.state.launch(row.id) if is_created is False else None, bool(is_created)
+
+    made = in_parallel(create_launch, decision.launches)
+    created = [row for row, is_created in made if row is not None and is_created]
+    return created, [row for row, is_created in made if row is not None and not is_created]
 
 
 def _create_commands(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
@@ -109,12 +123,6 @@ def _create_nominations(
             in_parallel(lambda row: _create_row(ports, row), others)
             _create_row(ports, last)
     return True
-
-
-def _create_launch_row(ports: LifecyclePorts, row: LaunchRow) -> LaunchRow | None:
-    """The row, or the one that another invocation created for the launch; None when it was set aside."""
-    created = _create_row(ports, row)
-    return row if created else ports.state.launch(row.id) if created is False else None
 
 
 def _create_row(ports: LifecyclePorts, row: Row) -> bool | None:
