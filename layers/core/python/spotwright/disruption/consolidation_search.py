@@ -27,6 +27,8 @@ MAXIMUM_SINGLE: Final = 20
 # Trials in an evaluation: each plans beside all nodes, so that there are fewer in large clusters.
 TRIALS_OF_NODES: Final = 2_500
 LEAST_TRIALS: Final = 16
+# Of many candidates: so many lengths in a row that are worth less than a longer one end the halving.
+MAXIMUM_WORSE: Final = 2
 # Lengths tried between those that were best.
 MAXIMUM_BETWEEN: Final = 4
 
@@ -68,9 +70,14 @@ class Search:
         return [known[name] for name in sorted(self._best)]
 
     def _try_lengths(self, ordered: Sequence[Candidate]) -> None:
-        best = 0
+        best = worse = 0
         for length in _halves(len(ordered)):
-            best = length if self._consider(ordered[:length]) else best
+            if self._consider(ordered[:length]):
+                best, worse = length, 0
+            elif self._best and len(ordered) > MAXIMUM_SINGLE:
+                worse += 1
+            if worse == MAXIMUM_WORSE:
+                break
         below, above = best // 2, min(2 * best, len(ordered))
         for _ in range(MAXIMUM_BETWEEN // 2):
             for length in ((below + best) // 2, (best + above + 1) // 2):
