@@ -196,6 +196,8 @@ def test_where_all_of_its_subnets_are_public_others_of_the_vpc_are_taken_and_wit
     assert main(arguments) == 0
     (entry,) = json.loads(config.read_text())["context"]["spotwright"]["clusters"]
     assert entry["vpc"]["subnetIds"] == [private]
+    assert entry["settings"] == {"ISOLATED_VPC": "true"}, "it has no way to the internet"
+    parse_config({"clusters": [entry]})
 
 
 def test_a_refusal_is_an_answer(aws: LocalAws, fault: Any) -> None:

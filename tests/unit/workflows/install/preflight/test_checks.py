@@ -257,3 +257,5 @@ def test_a_private_endpoint_and_endpoints_of_the_vpc_are_enough_without_internet
     seen = msgspec.structs.replace(closed, subnets={"subnet-1": Subnet("vpc-1")}, endpoints=NEEDED)
     isolated = msgspec.structs.replace(IN_VPC, is_isolated=True)
     assert {check.status for check in run_checks(isolated, seen)} == {Status.OK}
+    with_iam = msgspec.structs.replace(seen, endpoints=NEEDED | {"iam"})
+    assert {check.status for check in run_checks(IN_VPC, with_iam)} == {Status.OK}

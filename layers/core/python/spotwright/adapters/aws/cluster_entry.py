@@ -27,7 +27,8 @@ def cluster_entry(eks: "EKSClient", ec2: "EC2Client", name: str) -> dict[str, An
     network = cluster["resourcesVpcConfig"]
     is_open = network.get("endpointPublicAccess", True) and _ANYWHERE & {*network.get("publicAccessCidrs", _ANYWHERE)}
     if not is_open:
-        entry["vpc"] = _vpc(ec2, network)
+        entry["vpc"], is_isolated = _vpc(ec2, network)
+        entry |= {"settings": {"ISOLATED_VPC": "true"}} if is_isolated else {}
     return entry
 
 
@@ -60,18 +61,20 @@ def _node_roles(eks: "EKSClient", name: str, groups: Iterable[Any]) -> tuple[set
     return names["EC2_LINUX"] - names["EC2_WINDOWS"], names["EC2_WINDOWS"]
 
 
-def _vpc(ec2: "EC2Client", network: Any) -> dict[str, Any]:
-    """The cluster's VPC with subnets that are not public, and the group whose members reach the API server.
+def _vpc(ec2: "EC2Client", network: Any) -> tuple[dict[str, Any], bool]:
+    """The cluster's VPC with subnets that are not public, and the group whose members reach the API server; and whether
+    these subnets have no way to the internet.
 
     Subnets of the cluster, or where these are all public the others of its VPC; none where it has none.
     """
     vpc_id = network["vpcId"]
-    own = _not_public(ec2, tuple(network["subnetIds"]), vpc_id)
-    return {
+    routes = _routes(ec2, tuple(network["subnetIds"]), vpc_id) or _routes(ec2, _subnets_of(ec2, vpc_id), vpc_id)
+    vpc = {
         "vpcId": vpc_id,
-        "subnetIds": own or _not_public(ec2, _subnets_of(ec2, vpc_id), vpc_id),
+        "subnetIds": list(routes),
         "securityGroupIds": [network["clusterSecurityGroupId"]],
     }
+    return vpc, "" in routes.values()
 
 
 def _subnets_of(ec2: "EC2Client", vpc_id: str) -> tuple[str, ...]:
@@ -80,9 +83,8 @@ def _subnets_of(ec2: "EC2Client", vpc_id: str) -> tuple[str, ...]:
         return tuple(sorted(subnet["SubnetId"] for page in pages for subnet in page["Subnets"]))
 
 
-def _not_public(ec2: "EC2Client", ids: tuple[str, ...], vpc_id: str) -> list[str]:
-    """Those without a route to an internet gateway; all where EC2 does not say."""
+def _routes(ec2: "EC2Client", ids: tuple[str, ...], vpc_id: str) -> dict[str, str | None]:
+    """Where the default route of each leads that has none to an internet gateway; None where EC2 does not say."""
     subnets = preflight.subnets(ec2, ids, vpc_id)
-    if isinstance(subnets, NotAsked):
-        return list(ids)
-    return [id for id in ids if id not in subnets or subnets[id].default_route != "igw"]
+    known = {} if isinstance(subnets, NotAsked) else {id: subnet.default_route for id, subnet in subnets.items()}
+    return {id: known.get(id) for id in ids if known.get(id) != "igw"}

@@ -84,7 +84,8 @@ def _check_way_out(target: Target, facts: Facts, cluster: ClusterDescription) ->
             f"{closed[0]} has no way to the internet, and {target.vpc_id} lacks VPC endpoints for"
             f" {', '.join(missing)}: add a NAT gateway or these endpoints (docs/networking.md)"
         )
-    if not target.is_isolated:
+    # Few regions have an endpoint of IAM; who made it has a way to what ISOLATED_VPC does without.
+    if not target.is_isolated and "iam" not in facts.endpoints:
         return Problem(
             f"{closed[0]} has no way to the internet, and so none to IAM and the Price List: set ISOLATED_VPC to true"
             f" in the settings of {target.name} in cdk.json, and name an instanceProfile in each EC2NodeClass"
