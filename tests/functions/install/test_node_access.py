@@ -89,6 +89,18 @@ def test_while_nodeclaims_exist_their_nodes_keep_the_cluster() -> None:
     assert LINUX.arn in nodes.entries
 
 
+def test_a_stack_that_was_destroyed_under_nodes_is_deployed_again() -> None:
+    nodes, objects = Nodes(), Objects()
+    install(Access(objects), nodes, admitting(LINUX, installer="destroyed"), Deadline())
+    objects.apply(SAMPLES["NodeClaim"]())
+    parts = dict(objects.live)
+    remove(Access(objects), nodes, admitting(LINUX, installer="destroyed"), Deadline())
+    assert objects.live.keys() < parts.keys()
+    install(Access(objects), nodes, admitting(LINUX, installer="again"), Deadline())
+    assert objects.live.keys() == parts.keys()
+    assert nodes.entries[LINUX.arn].type == LINUX.type
+
+
 def test_a_role_that_is_named_no_more_loses_its_entry_when_its_nodes_are_gone() -> None:
     nodes, objects = Nodes(entry(WINDOWS, "EC2_WINDOWS", "other")), Objects()
     install(Access(objects), nodes, admitting(LINUX), Deadline())
