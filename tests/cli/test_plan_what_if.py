@@ -106,7 +106,7 @@ def test_programs_read_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (move["reason"], move["nodeClaims"], move["nodes"]) == ("Underutilized", ["default-a"], ["node-a"])
     (new,) = move["newNodes"]
     assert (new["instanceTypes"], new["pods"]) == (["m5.large"], ["default/p"])
-    assert document["staying"] == []
+    assert (document["rollouts"], document["staying"]) == ([], [])
 
 
 def test_few_evictions_take_the_node_that_saves_most_for_them(
@@ -170,6 +170,8 @@ def test_a_drifted_node_of_a_static_pool_is_replaced_one_for_one(
         "  Drifted: node-a → on-demand m5.large at $0.0960/h",
         "  Drifted: node-b → on-demand m5.large at $0.0960/h",
     ]
+    canary = "  NodePool default: 0 of 2 nodes replaced; a single node goes first, as the canary"
+    assert text.splitlines()[-2:] == ["Roll-outs", canary]
 
 
 def test_a_node_that_stays_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

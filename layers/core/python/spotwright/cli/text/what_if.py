@@ -33,6 +33,11 @@ def what_if_to_text(found: WhatIf, terminal: Terminal, *, is_wide: bool) -> Iter
         yield terminal.heading("Moves")
         for move in sorted(found.moves, key=lambda move: (-move.dollars_per_month, move.claims)):
             yield from _move(move)
+    if found.rollouts:
+        yield ""
+        yield terminal.heading("Roll-outs")
+        for rollout in found.rollouts:
+            yield f"  NodePool {rollout.nodepool}: {rollout.message}"
     if found.stays:
         yield ""
         yield terminal.heading("Nodes that stay")
@@ -91,6 +96,7 @@ def what_if_document(found: WhatIf) -> Json:
             "nodesNeededFirst": found.nodes_needed,
         },
         "moves": [_move_document(move) for move in found.moves],
+        "rollouts": [{"nodePool": rollout.nodepool, "message": rollout.message} for rollout in found.rollouts],
         "staying": [{"nodeClaim": stays.claim, "reason": stays.reason} for stays in found.stays],
     }
 
