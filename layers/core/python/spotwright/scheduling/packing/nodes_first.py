@@ -102,7 +102,7 @@ def replace_nodes(problem: PackingProblem, packing: Packing, size_bound: int, bu
 class _Replacement:
     """``nodes``: those that may be replaced, ``kept``: all others; ``allowed``: offerings that are not too large;
     ``limits``: what the nodes leave of them; ``lower_bound``: the pods cost no less; ``resource_prices``: see
-    ``CoverSearch``.
+    ``CoverSearch``; ``too_small``: covers on which the pods of a group did not fit.
     """
 
     def __init__(self, problem: PackingProblem, packing: Packing, size_bound: int) -> None:
@@ -112,6 +112,7 @@ class _Replacement:
         self.limits = packing.limits.copy()
         self.work_units = 0
         self.draws = _Draws()
+        self.too_small = set[object]()
         self.node_count = 0
         size_bound = size_bound_of(self.offering_index, packing, size_bound)
         self.allowed = offerings_up_to_size(self.offering_index.by_capacity.by_millicores, size_bound)
@@ -391,6 +392,10 @@ class _GroupReplacement:
             self._pods.update(node.pods)
             self._limits.spend(replacement.offering_index, node.offering, -1)
         self._pods, self._most = replacement.release(self._pods)
+        self._pods_key = (
+            frozenset(self._pods.items()),
+            frozenset([(j, frozenset(free.items())) for j, free in self._most.items()]),
+        )
         self._below = replacement._cost(group)
         self._tried = set[tuple[int, ...]]()
         self.offering_sets, self._demands = replacement.find_demands(self._pods)
@@ -420,15 +425,25 @@ class _GroupReplacement:
         if cover in self._tried or self.work_units >= self._budget:
             return None
         self._tried.add(cover)
-        filling = NodeFilling(self._problem, self._pods, cover, self._most)
-        pods_by_node = filling.fill()
-        self.work_units += filling.work_units
+        pods_by_node = self._fill(cover)
         new_nodes = self._cheapest_nodes([pods for pods in pods_by_node or () if pods])
         cost = sum(self._replacement._price(offering) for offering, _ in new_nodes)
         if not new_nodes or cost >= self._below:
             return None
         self.new_nodes, self._below = new_nodes, cost
         return cost
+
+    def _fill(self, cover: tuple[int, ...]) -> list[dict[int, int]] | None:
+        """The pods of each node of a cover; None where they do not fit. What did not fit is not tried again."""
+        attempt = self._pods_key, cover
+        if attempt in self._replacement.too_small:
+            return None
+        filling = NodeFilling(self._problem, self._pods, cover, self._most)
+        pods_by_node = filling.fill()
+        self.work_units += filling.work_units
+        if pods_by_node is None:
+            self._replacement.too_small.add(attempt)
+        return pods_by_node
 
     def _cheapest_nodes(self, pods_by_node: Sequence[dict[int, int]]) -> list[tuple[int, dict[int, int]]]:
         """Each node as the cheapest offering that holds its pods within the limits; empty if there is none for one."""
