@@ -7,7 +7,7 @@ Where pods are left all the same, smaller pods also come before larger ones, sin
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -25,8 +25,8 @@ from spotwright.scheduling.strategies.fewest_left import count_fewest_left
 # What counts against a limit costs so many times what the same amount costs on the nodes planned without limits.
 _PRESSURES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
 _FIRST_PRESSURE: Final = 3
-# So many times at most, more or fewer of the smaller pods come first.
-_MAX_ORDERS: Final = 4
+# How many smaller pods find a place together is found to this part of all pods.
+_CLOSEST_PERCENT: Final = 1
 # An attempt takes at most this part of the work that a plan may take; the best is made once more with what is left.
 _ATTEMPT_SHARE: Final = 100
 # Where minValues cannot be kept for some pods, this much of a NodePool's limits is withheld, until they are.
@@ -127,8 +127,8 @@ class _LimitSearch:
         self._scarce = _unit_prices(unlimited, lambda times: float(times > 1))
         self._limited = _unit_prices(unlimited, lambda times: min(times, 1.0))
         self._policies: dict[float, LimitPolicy] = {}
-        # Attempts that were made, and whether they placed all pods; the policies, so that their ids stay their own.
-        self._attempts: dict[object, tuple[LimitPolicy, bool]] = {}
+        # The pods without a place of the attempts that were made; and their policies, so that ids stay their own.
+        self._attempts: dict[object, tuple[LimitPolicy, Set[str]]] = {}
         # What an attempt with all pods at once had to place one by one: under another price the next one does too.
         self._sequential_keys = frozenset[str]()
         self._work_units = unlimited.work_units
@@ -165,11 +165,6 @@ class _LimitSearch:
         )
 
     @property
-    def _best_count(self) -> int:
-        """How many pods the best placement so far places."""
-        return len(self._pods) - len(self._best.placement.unplaced_pods()) if self._best else 0
-
-    @property
     def _is_cheapest(self) -> bool:
         """Whether some placement is settled at the price of the nodes without limits."""
         return self._best is not None and self._is_settled and self._best.placement.price() <= self._unlimited_price
@@ -204,16 +199,16 @@ class _LimitSearch:
 
     def _is_enough(self, pressure: int) -> bool:
         """Whether all pods have a place with the price for limits of this place in the list."""
-        return self._try([self._pods], self._policy(_PRESSURES[pressure]))
+        return self._try([self._pods], self._policy(_PRESSURES[pressure])) <= self._unplaceable
 
-    def _try(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> bool:
+    def _try(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> Set[str]:
         """Place the batches with little work; the placement counts if it keeps the limits and is better than before.
 
-        Whether all pods have a place that have one without limits.
+        The pods without a place, by key; all pods where the placement does not keep the limits.
         """
         return self._place(batches, policy, self._context.settings.work_units // _ATTEMPT_SHARE)
 
-    def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> bool:
+    def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> Set[str]:
         is_whole = len(batches) == 1
         keys = self._sequential_keys if is_whole else frozenset[str]()
         attempt = (tuple([tuple([pod.key for pod in batch]) for batch in batches]), id(policy), budget, keys)
@@ -223,10 +218,10 @@ class _LimitSearch:
         if is_whole:
             self._sequential_keys = frozenset(placement.sequential_keys)
         self._work_units += placement.work_units
-        self._consider(placement, batches, policy, budget)
-        places_all = placement.unplaced_pods() <= self._unplaceable and _keeps_limits(placement)
-        self._attempts[attempt] = policy, places_all
-        return places_all
+        keeps_limits = self._consider(placement, batches, policy, budget)
+        unplaced = placement.unplaced_pods() if keeps_limits else {pod.key for pod in self._pods}
+        self._attempts[attempt] = policy, unplaced
+        return unplaced
 
     def _give_up_preferences(self) -> None:
         """Without preferences, such as zones to spread over, pods need fewer nodes."""
@@ -237,14 +232,17 @@ class _LimitSearch:
 
     def _consider(
         self, placement: Placement, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int
-    ) -> None:
+    ) -> bool:
+        """Whether the placement keeps the limits: then it is the best so far, if it is better than those before."""
         placement.count_limits()
-        if _keeps_limits(placement):
+        keeps_limits = _keeps_limits(placement)
+        if keeps_limits:
             placement.plan_cheaper_types()
             best_placement.leave_last_of_equal_pods(self._context, self._pods, placement)
             candidate = _Candidate(placement, batches, policy, self._rank(placement, policy), budget)
             if self._best is None or candidate.rank < self._best.rank:
                 self._best = candidate
+        return keeps_limits
 
     def _violates_order(self, placement: Placement) -> bool:
         blocked, unplaced = set(placement.pods_blocked_by_limits()), placement.unplaced_pods()
@@ -279,20 +277,25 @@ class _LimitSearch:
             self._try(priority.priority_batches(self._pods), policy)
 
     def _try_smaller_first(self, ordered: Sequence[Pod], policy: LimitPolicy) -> None:
-        """Place the first of the pods in this order before all others: as many as the limits could have room for, then
-        fewer of those that no placement had room for so far.
-        """
+        """Place the first of the pods in this order before all others: as many as find a place together."""
         assert self._best is not None
-        count = len(ordered) - self._fewest_left
-        for _ in range(_MAX_ORDERS):
-            if count <= self._best_count or not self._has_time or self._is_settled:
-                break
-            self._try([ordered[:count], ordered[count:]], policy)
-            count = (self._best_count + count) // 2
+        placed, too_many = 0, len(ordered) - self._fewest_left + 1
+        closest = max(len(ordered) * _CLOSEST_PERCENT // 100, 1)
+        while too_many - placed > closest and self._has_time and not self._is_settled:
+            count = (placed + too_many) // 2
+            if self._places_first(ordered, count, policy):
+                placed = count
+            else:
+                too_many = count
         batches = self._best.batches
         for pressure in _PRESSURES[-1:-4:-2] if len(batches) > 1 else ():
             if self._has_time and not self._is_settled:
                 self._try(batches, self._policy(pressure))
+
+    def _places_first(self, ordered: Sequence[Pod], count: int, policy: LimitPolicy) -> bool:
+        """Whether so many of the first pods all have a place where they come before all others."""
+        unplaced = self._try([ordered[:count], ordered[count:]], policy) - self._unplaceable
+        return not any(pod.key in unplaced for pod in ordered[:count])
 
     def _best_with_all_work(self) -> Placement:
         assert self._best is not None
