@@ -16,6 +16,9 @@ from local.demo.summary import summary
 from local.demo.timeline import Timeline
 from local.stack import Stack
 
+#: As the author of spot-to-spot.yaml had it.
+FEATURE_GATES = "SpotToSpotConsolidation=true"
+
 
 def main() -> int:
     arguments = _arguments()
@@ -44,6 +47,7 @@ def _run(printer: Printer, directory: Path, arguments: argparse.Namespace) -> No
                 f"karpenterNodeRole-{stack.cluster}",
             ),
         )
+        deployment.settings["FEATURE_GATES"] = FEATURE_GATES
         with Timeline(stack, printer, outputs=deployment.outputs) as timeline:
             started = time.time()
             with disabled_function(stack, arguments.without):

@@ -1,4 +1,4 @@
-"""The steps, in order: two pools, an interruption, fewer replicas, two more manifests, zero and back, nothing left."""
+"""The steps, in order: pools and manifests, an interruption, fewer replicas, zero and back, nothing left."""
 
 import subprocess
 import time
@@ -141,9 +141,11 @@ def _events(timeline: Timeline) -> str:
 
 def zero_and_back(run: DemoRun) -> None:
     with run.section("scale to zero, held, and back"):
+        scaled = time.time()
         run.stack.kubectl("scale", "deployment", "inflate", "--replicas=0")
         run.delete("spot-t3a.yaml")
         run.wait_for("no instance", lambda w: not run.instances(), seconds=150)
+        _say_how_long_empty(run, scaled)
         run.wait_for("forwarder and CoreDNS pending", _followers_pending, seconds=60)
         since = time.time()
         run.printer.say(f"holding zero nodes for {ZERO_NODES_SECONDS} s")
@@ -157,23 +159,55 @@ def zero_and_back(run: DemoRun) -> None:
         run.wait_for("all five pods of inflate run", run.pods_running("inflate", 5), seconds=90)
 
 
+def _say_how_long_empty(run: DemoRun, scaled: float) -> None:
+    """consolidateAfter of basic-gen6.yaml is 30 s, and what is proposed is read again after 15 s."""
+    left = [e.at for e in run.timeline.since(scaled, "pods", "leaving") if "inflate" in e.subject]
+    terminated = [e.at for e in run.timeline.since(max(left), "aws", "TerminateInstances")]
+    expect(bool(terminated), "no TerminateInstances since the last pod left")
+    run.printer.say(f"seen: TerminateInstances {terminated[-1] - max(left):.1f} s after the last pod left")
+
+
 def _followers_pending(timeline: Timeline) -> bool:
     pending = [p for p in timeline.objects_of("pods") if p.get("status", {}).get("phase") == "Pending"]
     names = " ".join(p["metadata"]["name"] for p in pending)
     return "coredns" in names and "spotwright-forwarder" in names
 
 
+def spot_to_spot(run: DemoRun) -> None:
+    with run.section("t4g-seoul.yaml deleted, spot-to-spot.yaml: five pods, then one on one node"):
+        run.stack.kubectl("delete", "deployment", "inflate")
+        run.delete("t4g-seoul.yaml")
+        run.wait_for("no NodeClaim of pool default", lambda w: not nodeclaims_of(w, "default"), seconds=60)
+        run.apply("spot-to-spot.yaml")
+        run.deploy_inflate(1, {})
+        run.wait_for("one pod of inflate runs", run.pods_running("inflate", 1), seconds=90)
+        run.stack.kubectl("scale", "deployment", "inflate", "--replicas=5")
+        run.wait_for("all five pods of inflate run", run.pods_running("inflate", 5), seconds=90)
+        run.wait_for("NodeClaims of pool default initialized", _all_initialized, seconds=30)
+        grown = len(nodeclaims_of(run.timeline, "default"))
+        expect(grown > 1, "five pods run on one node: nothing is left to consolidate")
+        run.stack.kubectl("scale", "deployment", "inflate", "--replicas=1")
+        run.wait_for("one node of pool default", lambda w: are_initialized(w, "default", 1), seconds=240)
+        run.wait_for("one pod of inflate runs", run.pods_running("inflate", 1), seconds=60)
+        ours = [i for i in run.instances() if i["tags"].get("karpenter.sh/nodepool") == "default"]
+        expect(all(i["capacityType"] == "spot" for i in ours), f"spot was asked for, EC2 runs {ours}")
+        run.printer.say(f"{grown} nodes became {', '.join(i['instanceType'] for i in ours)}")
+        _expect_no_cheaper_move(run)
+
+
+def _expect_no_cheaper_move(run: DemoRun) -> None:
+    done = _spotwright(run, "plan", "--consolidate")
+    run.printer.block(done.stdout + done.stderr)
+    expect(done.returncode == 0 and "No node would go." in done.stdout, "spotwright plan --consolidate has a move left")
+
+
 def nothing_left(run: DemoRun) -> None:
     with run.section("spotwright uninstall --drain, cdk destroy"):
-        done = subprocess.run(
-            [str(ROOT / ".venv/bin/spotwright"), "uninstall", "--drain", "--cluster", run.stack.cluster],
-            env=run.stack.environment() | {"SPOTWRIGHT_STACK": run.deployment.stack_name},
-            capture_output=True, text=True, timeout=180, check=False,
-        )  # fmt: skip
+        done = _spotwright(run, "uninstall", "--drain", "--cluster", run.stack.cluster)
         run.printer.block(done.stdout + done.stderr)
         expect(done.returncode == 0, f"spotwright uninstall ended with {done.returncode}")
         expect(not run.instances(), "instances are left after uninstall --drain")
-        run.delete("t4g-seoul.yaml")
+        run.delete("spot-to-spot.yaml")
         run.deployment.destroy()
         left = _left_in_aws(run)
         expect(not left, f"left in AWS: {left}")
@@ -181,6 +215,14 @@ def nothing_left(run: DemoRun) -> None:
         run.printer.say(
             "nothing left: no instance, no launch template, no instance profile, no queue, no table, no stack"
         )
+
+
+def _spotwright(run: DemoRun, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ROOT / ".venv/bin/spotwright"), *arguments],
+        env=run.stack.environment() | {"SPOTWRIGHT_STACK": run.deployment.stack_name},
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
 
 
 def _left_in_aws(run: DemoRun) -> list[str]:
@@ -200,4 +242,13 @@ def _left_in_aws(run: DemoRun) -> list[str]:
     ]
 
 
-STEPS = (spot_and_on_demand, spot_interruption, fewer_replicas, generation_six, zero_and_back, graviton, nothing_left)
+STEPS = (
+    spot_and_on_demand,
+    spot_interruption,
+    fewer_replicas,
+    generation_six,
+    zero_and_back,
+    graviton,
+    spot_to_spot,
+    nothing_left,
+)

@@ -12,7 +12,7 @@ from spotwright import manifests
 from tests.manifests.cluster import Cluster
 from tests.manifests.samples import COLLECTIONS, SAMPLES, Object, changed
 
-PLACES = (Path(__file__).parents[2] / "examples", Path(__file__).parent / "published")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 VALUES = {
     "CLUSTER_NAME": "dev-eks-cluster",
     "EKS_CLUSTER_NAME": "dev-eks-cluster",
@@ -22,8 +22,7 @@ VALUES = {
 
 
 def published(name: str) -> str:
-    (path,) = (place / name for place in PLACES if (place / name).exists())
-    return string.Template(path.read_text()).substitute(VALUES)
+    return string.Template((EXAMPLES / name).read_text()).substitute(VALUES)
 
 
 def stored(cluster: Cluster, kind: str, path: str = "", value: Any = None) -> Object:
