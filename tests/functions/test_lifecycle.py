@@ -219,6 +219,8 @@ def test_a_replacement_is_decided_within_what_the_invocation_has_left(world: Wor
     world.kubelets.reconcile()
     instance = doomed.provider_id.rpartition("/")[2]
     world.interrupt_spot(instance)
+    # For so long further notices are waited for.
+    world.clock.advance(1)
     handler = load_handler("lifecycle", world).handler
     assert failed_messages(handler(sqs_event([doorbell(world, "notice", instance)]), Context(left_seconds=1))) == []
     decision = decode_decision(world.blobs.get(world.state.cluster_row.head))

@@ -78,6 +78,7 @@ def test_a_notice_lists_only_to_plan(world: World, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("spotwright.workflows.lifecycle.interruptions.gather", listed.around(snapshot.gather))
     seen = ListsSeen(world, monkeypatch)
     world.interrupt_spot(instance_id(world.claims()[0].provider_id))
+    world.run(5)
     assert world.run(300, until=lambda: len(world.running_pods()) == 3 and len(world.claims()) == 3)
     assert seen.steps["notice"] > 1
     assert seen.lists["notice", "cluster", "nodeclaims"] == listed.calls > 0
@@ -106,6 +107,8 @@ def test_a_notice_of_another_clusters_instance_lists_nothing(world: World) -> No
     world.ec2.add_instance(theirs, like=ours.id)
     world.effects.inject(Fault("ec2", "instances_by_id", Unavailable("EC2 does not answer"), times=1))
     world.deliver_event("EC2 Spot Instance Interruption Warning", {"instance-id": theirs.id, "instance-action": "stop"})
+    # For so long further notices are waited for.
+    world.clock.advance(1)
     before = world.effects.reads.copy()
     interruptions.step_notices(world.ports, [theirs.id], now=world.clock.now())
     notice = world.state.notice(theirs.id)

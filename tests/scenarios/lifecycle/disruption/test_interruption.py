@@ -211,7 +211,7 @@ def test_nodes_that_ec2_takes_back_are_tainted_also_where_nothing_can_be_decided
     world, claim = running()
     world.effects.inject(Fault("blobs", "put", Unavailable("no answer"), times=10_000))
     warn(world, claim)
-    assert world.run(20, until=lambda: bool(world.effects.select("cluster", "set_taints")))
+    assert world.run(20, until=lambda: bool(world.cluster.all("nodes")[0].taints))
     assert {taint.key for taint in world.cluster.all("nodes")[0].taints} == {"karpenter.sh/disrupted"}
 
 

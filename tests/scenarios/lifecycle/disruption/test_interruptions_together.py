@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import batched, pairwise
 from threading import Barrier
 from typing import Any
 
@@ -44,6 +44,16 @@ def warn(world: World, *claims: NodeClaim) -> None:
         world.interrupt_spot(instance_id(claim.provider_id))
 
 
+def gathered(world: World) -> None:
+    """The second passes in which further notices are waited for."""
+    world.clock.advance(1)
+
+
+def half_a_second(world: World) -> None:
+    world.clock.advance(0.5)
+    world.settle()
+
+
 def decisions(world: World, kind: str) -> list[Decision]:
     """What was committed, in order."""
     bodies = [world.blobs.bodies[commit.subject] for commit in world.effects.select("state", "commit")]
@@ -81,6 +91,28 @@ def test_notices_at_the_same_time_are_one_plan(nodes: int) -> None:
     assert len(world.running_pods()) == nodes
     assert len(world.ec2.live_instances()) == len(world.claims())
     assert not decisions(world, "provision")[1:], "nothing was bought for pods that had been planned for"
+
+
+def test_notices_that_come_within_two_seconds_are_one_plan_and_one_launch() -> None:
+    world = running(20)
+    asked = len(world.ec2.requests)
+    for fifth in batched(world.claims(), 4, strict=True):
+        warn(world, *fifth)
+        half_a_second(world)
+    assert longest_wait(world, 240) <= MOVING
+    assert [len(decision.disruptions) for decision in decisions(world, "interrupt")] == [20]
+    assert len(world.ec2.requests) == asked + 1
+
+
+def test_a_notice_is_not_waited_with_for_longer_than_three_seconds() -> None:
+    """Each begins the second anew in which more are waited for."""
+    world = running(10)
+    for claim in world.claims():
+        warn(world, claim)
+        half_a_second(world)
+    world.run(5)
+    assert sum(len(decision.disruptions) for decision in decisions(world, "interrupt")) == 10
+    assert len(decisions(world, "interrupt")) == 2
 
 
 def test_a_node_goes_when_the_places_of_its_own_pods_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +203,9 @@ def test_a_batch_of_notices_reads_the_cluster_once(monkeypatch: pytest.MonkeyPat
             return _usual(*args, **selection)
 
         monkeypatch.setattr(world.cluster, name, count)
-    lifecycle(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
+    bells = world.doorbells.receive("notices")
+    gathered(world)
+    lifecycle(world.ports, bells, now=world.clock.now())
     assert read["pods"] == read["nodes"] == 1
     # To find the claims of the instances, for the snapshot, and for the launch.
     assert read["nodeclaims"] <= 3
@@ -183,6 +217,7 @@ def test_notices_that_come_while_instances_are_launched_are_planned_before(world
     first, second = world.claims()
     for claim in (first, second):
         warn(world, claim)
+        gathered(world)
         lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
     assert len(decisions(world, "interrupt")) == 2
     fleets = len(world.effects.select("ec2", "create_fleet"))
@@ -197,6 +232,7 @@ def test_launches_of_a_batch_do_not_wait_for_each_other(world_of_two: World, mon
     world = world_of_two
     for claim in world.claims():
         warn(world, claim)
+        gathered(world)
         lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
     together, create_fleet, step_notices = Barrier(3, timeout=60), world.ec2.create_fleet, interruptions.step_notices
 
@@ -222,6 +258,7 @@ def test_one_launch_that_fails_does_not_keep_those_of_its_batch(
     world = world_of_two
     for claim in world.claims():
         warn(world, claim)
+        gathered(world)
         lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
     fleets = len(world.effects.select("ec2", "create_fleet"))
     launches = bells_of(world, "launch")
@@ -260,6 +297,7 @@ def test_what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first()
     warn(world, claim)
     name = world.cluster.name
     bells = [Doorbell(name, "claim", claim.name, epoch=7), *world.doorbells.receive("notices")]
+    gathered(world)
     lifecycle(world.ports, bells, now=world.clock.now(), seconds_left=lambda: 2.0)
     assert len(decisions(world, "interrupt")) == 1
     rung = [message.doorbell for message in world.doorbells.messages_of("lifecycle", "claim")]
@@ -279,6 +317,7 @@ def test_many_other_notices_stop_in_time_and_follow(monkeypatch: pytest.MonkeyPa
     bells = world.doorbells.receive("notices")
     monkeypatch.setattr("spotwright.workflows.planning.time_budget.fit", lambda snapshot, seconds_left: (snapshot, 0))
     monkeypatch.setattr("spotwright.workflows.lifecycle.interruptions._act", lambda *_: True)
+    gathered(world)
     lifecycle(world.ports, bells, now=world.clock.now(), seconds_left=lambda: next(left))
     assert len(decisions(world, "interrupt")) == 1
     deleted = [claim.name for claim in world.claims() if claim.metadata.deletion_timestamp]
@@ -569,6 +608,7 @@ def test_a_planner_that_the_store_failed_is_not_waited_for() -> None:
     world = running(1)
     (claim,) = world.claims()
     warn(world, claim)
+    gathered(world)
     world.effects.inject(Fault("blobs", "put", Unavailable("S3 does not answer"), times=1))
     notice = [Doorbell(builders.CLUSTER, "notice", instance_id(claim.provider_id))]
     lifecycle(world.ports, notice, now=world.clock.now())

@@ -63,6 +63,10 @@ WORK: Final = "notices"
 # Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
 PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
+# EC2 takes many instances back within a second or two, each with a message of its own: while the newest notice is so
+# young, more may follow, which are waited for until the oldest is that old.
+GATHER_IDLE_MS: Final = 1_000
+GATHER_MAXIMUM_MS: Final = 3_000
 # For how long ``disrupt`` may act on a recommendation.
 RECOMMENDATION_MS: Final = 2 * 60 * 60 * 1000
 # Until new notices are looked at again that came while another invocation planned.
@@ -132,12 +136,14 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
     While another invocation replaces nodes of this cluster, nothing is read or written: what that one decides is seen
     when it has ended, and one doorbell is enough for all new notices, however many invocations leave one.
     """
+    if _may_grow(rows, now):
+        _ring_again(ports, rows, now)
+        return
     with planner_at_work.noted(
         ports.state, WORK, now=now, seconds_left=seconds_left, maximum_seconds=PLANNER_SECONDS
     ) as is_alone:
         if not is_alone:
-            if not _throttle(ports, "notices_again", now, AGAIN_SECONDS):
-                ring_notices(ports, [rows[0].instance_id], delay_seconds=AGAIN_SECONDS)
+            _ring_again(ports, rows, now)
             return
         nodes = _to_replace(ports, rows, now)
         failure = _replace(ports, nodes, now, seconds_left) if nodes else None
@@ -150,6 +156,18 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
         lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
         [node for node in nodes if not node.notice.attempt],
     )
+
+
+def _ring_again(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> None:
+    """Leave a doorbell for all new notices, unless somebody has just left one."""
+    if not _throttle(ports, "notices_again", now, AGAIN_SECONDS):
+        ring_notices(ports, [rows[0].instance_id], delay_seconds=AGAIN_SECONDS)
+
+
+def _may_grow(rows: Sequence[NoticeRow], now: datetime) -> bool:
+    """Whether more notices of the same moment are likely to come within a second."""
+    ages = [epoch_ms(now) - row.created for row in rows if not row.attempt]
+    return bool(ages) and min(ages) < GATHER_IDLE_MS and max(ages) < GATHER_MAXIMUM_MS
 
 
 def _to_replace(ports: LifecyclePorts, rows: Iterable[NoticeRow], now: datetime) -> list[Interrupted]:
