@@ -141,6 +141,8 @@ def _events(timeline: Timeline) -> str:
 
 def zero_and_back(run: DemoRun) -> None:
     with run.section("scale to zero, held, and back"):
+        # Whoever tells that pods left moved with the nodes of scale-up-cmr.yaml.
+        run.wait_for("the forwarder runs", _forwarder_is_ready, seconds=90)
         scaled = time.time()
         run.stack.kubectl("scale", "deployment", "inflate", "--replicas=0")
         run.delete("spot-t3a.yaml")
@@ -157,6 +159,12 @@ def zero_and_back(run: DemoRun) -> None:
         run.printer.say(f"seen: zero nodes for {ZERO_NODES_SECONDS} s and no launch")
         run.stack.kubectl("scale", "deployment", "inflate", "--replicas=5")
         run.wait_for("all five pods of inflate run", run.pods_running("inflate", 5), seconds=90)
+
+
+def _forwarder_is_ready(timeline: Timeline) -> bool:
+    pods = [p for p in timeline.objects_of("pods") if p["metadata"]["name"].startswith("spotwright-forwarder")]
+    conditions = [c for p in pods for c in p.get("status", {}).get("conditions") or ()]
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def _say_how_long_empty(run: DemoRun, scaled: float) -> None:
