@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, ScheduledEvent, StatusCheck
 from spotwright.model.karpenter.nodepool import Budget
@@ -33,6 +34,11 @@ MANY_VALUES: Final = (3_000, 5_500, 5_500, 8_000)
 RACK: Final = "example.com/rack"
 # A condition of the node monitoring agent.
 SICK: Final = "AcceleratedHardwareReady"
+
+# What Spotwright alone writes on a NodeClaim.
+OURS: Final = (
+    labels.LAUNCH, labels.DECISION, labels.EXPECTED_NODE, labels.PODS_SEEN,
+)  # fmt: skip
 
 type Event = Callable[[CampaignWorld, Random], bool]
 
@@ -147,6 +153,26 @@ def tear_out_nodeclaim(world: CampaignWorld, rng: Random) -> bool:
     claim = rng.choice(tuple(claim for claim in claims if not claim.provider_id) or claims)
     world.torn_out.add(instance_id(claim.provider_id))
     world.cluster.remove("nodeclaims", claim.name)
+    return True
+
+
+def take_over(world: CampaignWorld, rng: Random) -> bool:
+    """A node that Karpenter made comes into our hands: nothing names a launch or a decision, nor its instance's id."""
+    promised = {row.claim for row in world.state.nominations() if row.phase in ("promised", "nominated")}
+    claims = [
+        claim for claim in world.claims() if claim.is_condition_true("Initialized") and claim.name not in promised
+    ]
+    if not claims:
+        return False
+    claim = rng.choice(claims)
+    instance = world.ec2.instances.get(instance_id(claim.provider_id))
+    if instance is not None:
+        tags = {key: value for key, value in instance.tags.items() if key != labels.LAUNCH_TAG}
+        world.ec2.instances[instance.id] = msgspec.structs.replace(instance, tags=tags)
+    annotations = {key: value for key, value in claim.metadata.annotations.items() if key not in OURS}
+    named = {key: value for key, value in claim.metadata.labels.items() if key != labels.INSTANCE_ID}
+    about = msgspec.structs.replace(claim.metadata, annotations=annotations, labels=named)
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=about))
     return True
 
 
@@ -302,6 +328,7 @@ EVENTS: Final[Mapping[Event, int]] = {
     take_capacity: 4,
     delete_node: 2,
     tear_out_nodeclaim: 2,
+    take_over: 2,
     widen_nodepool: 2,
     forge_message: 1,
     change_budget: 2,
