@@ -26,7 +26,7 @@ TRIAL_WORK_UNITS: Final = 5_000
 MAXIMUM_SINGLE: Final = 20
 # Trials in an evaluation: each plans beside all nodes, so that there are fewer in large clusters.
 TRIALS_OF_NODES: Final = 2_500
-LEAST_TRIALS: Final = 16
+LEAST_TRIALS: Final = 6
 # Of many candidates: so many lengths in a row that are worth less than a longer one end the halving.
 MAXIMUM_WORSE: Final = 2
 # Lengths tried between those that were best.
