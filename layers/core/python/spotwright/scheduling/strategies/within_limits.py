@@ -25,8 +25,9 @@ from spotwright.scheduling.strategies.fewest_left import count_fewest_left
 # What counts against a limit costs so many times what the same amount costs on the nodes planned without limits.
 _PRESSURES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
 _FIRST_PRESSURE: Final = 3
-# How many smaller pods find a place together is found to this part of all pods.
-_CLOSEST_PERCENT: Final = 1
+# Of more pods than these, smaller ones come first so many times at most.
+_MANY_PODS: Final = 500
+_MAX_ORDERS: Final = 4
 # An attempt takes at most this part of the work that a plan may take; the best is made once more with what is left.
 _ATTEMPT_SHARE: Final = 100
 # Where minValues cannot be kept for some pods, this much of a NodePool's limits is withheld, until they are.
@@ -165,6 +166,11 @@ class _LimitSearch:
         )
 
     @property
+    def _best_count(self) -> int:
+        """How many pods the best placement so far places."""
+        return len(self._pods) - len(self._best.placement.unplaced_pods()) if self._best else 0
+
+    @property
     def _is_cheapest(self) -> bool:
         """Whether some placement is settled at the price of the nodes without limits."""
         return self._best is not None and self._is_settled and self._best.placement.price() <= self._unlimited_price
@@ -277,20 +283,36 @@ class _LimitSearch:
             self._try(priority.priority_batches(self._pods), policy)
 
     def _try_smaller_first(self, ordered: Sequence[Pod], policy: LimitPolicy) -> None:
-        """Place the first of the pods in this order before all others: as many as find a place together."""
+        """Place the first of the pods in this order before all others: as many as find a place together; of many pods,
+        as many as the limits could have room for, then fewer of those that no placement had room for so far.
+        """
         assert self._best is not None
+        if len(ordered) > _MANY_PODS:
+            self._try_most_first(ordered, policy)
+        else:
+            self._find_most_first(ordered, policy)
+        batches = self._best.batches
+        for pressure in _PRESSURES[-1:-4:-2] if len(batches) > 1 else ():
+            if self._has_time and not self._is_settled:
+                self._try(batches, self._policy(pressure))
+
+    def _find_most_first(self, ordered: Sequence[Pod], policy: LimitPolicy) -> None:
+        """Find how many of the first pods find a place together, by bisection."""
         placed, too_many = 0, len(ordered) - self._fewest_left + 1
-        closest = max(len(ordered) * _CLOSEST_PERCENT // 100, 1)
-        while too_many - placed > closest and self._has_time and not self._is_settled:
+        while too_many - placed > 1 and self._has_time and not self._is_settled:
             count = (placed + too_many) // 2
             if self._places_first(ordered, count, policy):
                 placed = count
             else:
                 too_many = count
-        batches = self._best.batches
-        for pressure in _PRESSURES[-1:-4:-2] if len(batches) > 1 else ():
-            if self._has_time and not self._is_settled:
-                self._try(batches, self._policy(pressure))
+
+    def _try_most_first(self, ordered: Sequence[Pod], policy: LimitPolicy) -> None:
+        count = len(ordered) - self._fewest_left
+        for _ in range(_MAX_ORDERS):
+            if count <= self._best_count or not self._has_time or self._is_settled:
+                break
+            self._try([ordered[:count], ordered[count:]], policy)
+            count = (self._best_count + count) // 2
 
     def _places_first(self, ordered: Sequence[Pod], count: int, policy: LimitPolicy) -> bool:
         """Whether so many of the first pods all have a place where they come before all others."""
