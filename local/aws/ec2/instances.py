@@ -23,6 +23,8 @@ PENDING_SECONDS = 1.0
 SHUTDOWN_SECONDS = 1.0
 # EC2 shows a terminated instance for about an hour.
 TERMINATED_SECONDS = 3600.0
+# A subnet with more free addresses does not give the one of an instance that ended to the next one.
+PLENTY_OF_ADDRESSES = 2_000
 
 STATE_CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
 USER_SHUTDOWN = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
@@ -83,6 +85,8 @@ class Instance:
     #: Since when a status check fails, by its name in the answer: SystemStatus, InstanceStatus, AttachedEbsStatus.
     impaired_since: dict[str, datetime] = field(default_factory=dict)
     scheduled_events: list[dict[str, Any]] = field(default_factory=list)
+    #: Its address is given to nobody else though it has ended.
+    keeps_address: bool = False
 
 
 class Instances:
@@ -176,6 +180,7 @@ class Instances:
                 return
             if after == "terminated":
                 instance.moto_instance.terminate()
+                self._keep_address(instance)
                 self._timers.start(TERMINATED_SECONDS, lambda: self._forget(instance))
             self._enter(instance, after)
         events.emit_state_change(self._emulator, instance.id, after)
@@ -190,8 +195,17 @@ class Instances:
             self._instances.pop(instance.id, None)
             self.backend.reservations.pop(instance.reservation_id, None)
             self.backend.tags.pop(instance.id, None)
-            subnet = self.backend.get_subnet(instance.launch.subnet_id)
-            subnet.del_subnet_ip(instance.moto_instance.private_ip)
+            if instance.keeps_address:
+                subnet = self.backend.get_subnet(instance.launch.subnet_id)
+                subnet.del_subnet_ip(instance.moto_instance.private_ip)
+
+    def _keep_address(self, instance: Instance) -> None:
+        """Give the next instance another address while the subnet has plenty: nodes are called after their address,
+        and whoever waits for a node to be gone would take the next one for it. It counts as free."""
+        subnet = self.backend.get_subnet(instance.launch.subnet_id)
+        if subnet.available_ip_address_count > PLENTY_OF_ADDRESSES:
+            subnet.request_ip(instance.moto_instance.private_ip, instance=instance.moto_instance)
+            instance.keeps_address = True
 
 
 def _set_moto_state(machine: Any, state: str) -> None:

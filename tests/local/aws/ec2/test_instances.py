@@ -65,6 +65,16 @@ def test_an_address_comes_back_to_the_subnet(ec2: Any) -> None:
     assert free() == before
 
 
+def test_the_next_instance_does_not_get_the_address_of_one_that_ended(ec2: Any) -> None:
+    """Its node would have the same name."""
+    (ended,) = start(ec2)
+    (before,) = instances(ec2, InstanceIds=[ended])
+    ec2.terminate_instances(InstanceIds=[ended])
+    until(ec2, ended, "terminated")
+    new = instances(ec2, InstanceIds=start(ec2, 3))
+    assert before["PrivateIpAddress"] not in {instance["PrivateIpAddress"] for instance in new}
+
+
 def test_filters_and_pages(ec2: Any) -> None:
     started = start(ec2, 5, batch="one") + start(ec2, 1, capacity_type="spot", batch="one")
     mine = {"Name": "tag:batch", "Values": ["one"]}
