@@ -117,3 +117,19 @@ def test_a_node_that_was_being_drained_already_has_the_time_that_ec2_leaves() ->
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     told = asked_to_stop(world, 110)
     assert NOTICE_SECONDS - 30 <= min(told.values()) <= NOTICE_SECONDS - 30 + 3
+
+
+def test_a_node_at_which_nobody_looks_every_few_seconds_any_more_has_the_time_that_ec2_leaves() -> None:
+    """After hours of a drain the looks at a NodeClaim are a minute apart, and in the end only the sweep's."""
+    world = fresh_world()
+    world.deploy(pod("web", 90, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    world.forget_deployments()
+    world.kubelets.stop_seconds = 10_000
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(10)
+    world.doorbells.messages = [message for message in world.doorbells.messages if message.doorbell.kind != "claim"]
+    world.interrupt_spot(claim.provider_id.rpartition("/")[2])
+    told = asked_to_stop(world, 60)
+    assert NOTICE_SECONDS - 90 <= min(told.values()) <= NOTICE_SECONDS - 90 + 3

@@ -19,6 +19,7 @@ from spotwright.decisions.decision import Disruption, decode_decision, derived_i
 from spotwright.disruption import interruption
 from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError, Conflict, NotFound
+from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -41,6 +42,7 @@ from spotwright.workflows.lifecycle.actions import (
     log,
     nodes_of,
     ring_lifecycle,
+    ring_next_tick,
     ring_notices,
 )
 from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
@@ -332,11 +334,16 @@ def _end_waiting(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: d
 
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
-    """Delete the claim at once; its finalizer drains the node as far as possible."""
+    """Delete the claim at once; its finalizer drains the node as far as possible.
+
+    Where it has been draining for long, its ticks are a minute apart, or have ended: they begin again.
+    """
     if row.kind in REPLACED_KINDS:
         _bound_termination(ports, row, claim, now)
     _mark_offerings(ports, [Interrupted(row, claim)])
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
+    if row.kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is not None:
+        ring_next_tick(ports, claim.name, TERMINATION_TICKS + 1)
     _save(ports, row, claim=claim.name, phase="done", due=0)
     _record_event(ports, claim, events.TERMINATING_ON_INTERRUPTION(), now)
 
