@@ -276,6 +276,31 @@ def test_one_launch_that_fails_does_not_keep_those_of_its_batch(
     assert len(world.effects.select("ec2", "create_fleet")) == fleets + 1
 
 
+def test_launches_for_which_no_time_is_left_are_rung_for_again(
+    world_of_two: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An invocation that is cut off would hold them back for minutes."""
+    world = world_of_two
+    for claim in world.claims():
+        warn(world, claim)
+        gathered(world)
+        lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
+    launches = bells_of(world, "launch")
+    monkeypatch.setattr("spotwright.workflows.lifecycle.workflow._BUYING_AT_ONCE", 1)
+    create_fleet, left = world.ec2.create_fleet, [30.0]
+
+    def slow(request: Any) -> Any:
+        left[:] = [5.0]
+        return create_fleet(request)
+
+    monkeypatch.setattr(world.ec2, "create_fleet", slow)
+    fleets = len(world.effects.select("ec2", "create_fleet"))
+    world.doorbells.messages.clear()
+    lifecycle(world.ports, launches, now=world.clock.now(), seconds_left=lambda: left[0])
+    assert len(world.effects.select("ec2", "create_fleet")) == fleets + 1
+    assert len({message.doorbell for message in world.doorbells.messages} & set(launches)) == 1
+
+
 @pytest.fixture
 def world_of_two() -> World:
     world = running(2)

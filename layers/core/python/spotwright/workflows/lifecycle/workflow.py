@@ -101,15 +101,29 @@ def _has_time(seconds_left: SecondsLeft) -> bool:
 def _step_buying(
     ports: GatheringPorts, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft
 ) -> list[dict[tuple[str, str], Exception]]:
-    """All notices together, each launch alone; which failed of each, and why."""
+    """All notices together, each launch alone; which failed of each, and why.
+
+    A launch that had to wait for others begins only if there is time left for it.
+    """
 
     def step(bells_of_step: tuple[Doorbell, ...]) -> dict[tuple[str, str], Exception]:
         if bells_of_step[0].kind == "notice":
             return _step_notices(ports.ports, bells_of_step, now=now, seconds_left=seconds_left)
+        if not _has_time(seconds_left):
+            return _postpone_launch(ports.ports, bells_of_step)
         return _step(ports, bells_of_step, [], now=now, seconds_left=seconds_left)
 
     groups = groupby(bells, key=lambda bell: bell.kind if bell.kind == "notice" else bell)
     return in_parallel(step, [tuple(group) for _, group in groups], at_once=_BUYING_AT_ONCE)
+
+
+def _postpone_launch(ports: LifecyclePorts, bells: tuple[Doorbell, ...]) -> dict[tuple[str, str], Exception]:
+    """Where the queue does not take the doorbell, its message comes back by itself, and other steps go on."""
+    try:
+        _postpone(ports, bells)
+    except ApiError as failure:
+        return {(bell.kind, bell.key): failure for bell in bells}
+    return {}
 
 
 def _step_notices(
