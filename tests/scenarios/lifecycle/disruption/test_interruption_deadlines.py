@@ -133,3 +133,18 @@ def test_a_node_at_which_nobody_looks_every_few_seconds_any_more_has_the_time_th
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     told = asked_to_stop(world, 60)
     assert NOTICE_SECONDS - 90 <= min(told.values()) <= NOTICE_SECONDS - 90 + 3
+
+
+def test_a_termination_that_ends_before_ec2_takes_the_instance_is_not_made_longer() -> None:
+    world = fresh_world()
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=130)
+    world.deploy(pod("web", 20, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    world.forget_deployments()
+    world.kubelets.stop_seconds = 10_000
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(60)
+    world.interrupt_spot(claim.provider_id.rpartition("/")[2])
+    told = asked_to_stop(world, 110)
+    assert 130 - 60 - 20 <= min(told.values()) <= 130 - 60 - 20 + 5
