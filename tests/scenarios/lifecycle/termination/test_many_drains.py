@@ -126,3 +126,23 @@ def test_all_evictions_are_asked_for_within_seconds(drained: Drained) -> None:
     web = [at for key, at in evicted.items() if key.startswith("default/web-")]
     assert len(web) == NODES
     assert max(web) - drained.began <= timedelta(seconds=2 * TICK_SECONDS)
+
+
+def test_a_refusal_of_a_namespace_keeps_no_pod_of_another_one() -> None:
+    """A PodDisruptionBudget selects pods of its own namespace, whatever labels others have."""
+    world = fresh_world()
+    world.deploy(builders.pod("web", cpu_millicores=300), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    world.forget_deployments()
+    for namespace in ("a", "b"):
+        there = builders.pod(
+            "api", namespace=namespace, labels={"app": "api"}, node_name=claim.node_name, is_ready=True
+        )
+        world.cluster.put("pods", there)
+        world.cluster.update("pods", there.key, phase="Running")
+    budget = builders.pod_disruption_budget("api", "api", namespace="a", max_unavailable=0)
+    world.cluster.put("poddisruptionbudgets", budget)
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(30)
+    assert [pod.key for pod in world.running_pods()] == ["a/api"]
