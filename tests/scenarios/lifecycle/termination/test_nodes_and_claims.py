@@ -192,7 +192,7 @@ def test_a_claim_whose_instance_never_was_goes_whoever_wrote_its_provider_id(wor
     assert world.run(5 * MINUTES, until=lambda: not world.claims())
 
 
-@pytest.mark.parametrize("provider_id", ["somewhere", "aws:///us-east-1a/mi-0123", "i-"])
+@pytest.mark.parametrize("provider_id", ["somewhere", "aws:///us-east-1a/mi-0123", "aws:///us-east-1a/i-", "i-"])
 def test_a_deleted_claim_whose_provider_id_names_no_instance_goes(world: World, provider_id: str) -> None:
     claim = with_provider_id(world, provider_id)
     world.run(5 * MINUTES)
