@@ -44,7 +44,9 @@ def test_a_missing_safety_line_is_noticed(
         failure = next((found for found in failures if found is not None), None)
     assert failure is not None
     assert failure.result.violation is not None
-    assert failure.result.violation.invariant == noticed_by.name
+    # A row whose time nobody sees stays open, and a pod may wait for it.
+    also = [invariants.NoPodWaits.name] if missing is safety_lines.timers_rung else []
+    assert failure.result.violation.invariant in [noticed_by.name, *also]
 
 
 def test_a_failing_episode_is_shrunk_to_what_breaks_the_invariant() -> None:

@@ -1,6 +1,7 @@
 """Laws of every plan: nobody is lost, everything fits, limits hold, and order means nothing."""
 
 from collections import Counter
+from itertools import permutations
 
 import msgspec
 from hypothesis import assume, example, given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import Catalog, InstanceType
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.packing.problem import PER_NODE_COST_PICOUSD_PER_HOUR
 from spotwright.scheduling.plan import Plan
@@ -97,6 +99,19 @@ def _assert_even(counts: Counter[str], places: list[tuple[tuple[str, ...], tuple
             assert len(zones) == 1
             counts[zones[0]] += count
     assert max(counts.values()) - min(counts.values()) <= 1
+
+
+LARGE_LAST = (
+    pod("small", "50m", "14Gi"),
+    pod("spread", "9", "64Mi", topology_spread_constraints=(TopologySpreadConstraint(labels.ZONE, 1, ()),)),
+    pod("large-0", "7", "14Gi"),
+    pod("large-1", "7", "14Gi"),
+)
+
+
+def test_attempts_near_limits_are_the_same_in_whatever_order_pods_are_listed() -> None:
+    few = pool("few", limits={"nodes": "2"})
+    assert len({planned(snapshot(*listed, pools=[few])).work_units for listed in permutations(LARGE_LAST)}) == 1
 
 
 @LAWS

@@ -79,16 +79,16 @@ def layer(aws: Aws, name: str, files: dict[str, str]) -> str:
 def test_a_function_trusts_what_its_sdk_brings_or_what_it_names_and_the_local_aws(aws: Aws) -> None:
     files = {"python/certifi/cacert.pem": "of the sdk", "own.pem": "of its own"}
     layers = [layer(aws, "bundles", files)]
-    aws.function("trusts", SHOW, Layers=layers)
-    aws.function("names", SHOW, Layers=layers, Environment={"Variables": {"AWS_CA_BUNDLE": "/opt/own.pem"}})
-    aws.function("bare", SHOW)
+    aws.function("trusts-its-sdk", SHOW, Layers=layers)
+    aws.function("names-its-own", SHOW, Layers=layers, Environment={"Variables": {"AWS_CA_BUNDLE": "/opt/own.pem"}})
+    aws.function("trusts-nothing-else", SHOW)
 
     def bundle(name: str) -> str:
         return str(aws.invoke(name)[0]["bundle"])
 
-    assert bundle("trusts").startswith(f"of the sdk\n{PEM}")
-    assert bundle("names").startswith(f"of its own\n{PEM}")
-    assert bundle("bare").startswith(Path(certifi.where()).read_text())
+    assert bundle("trusts-its-sdk").startswith(f"of the sdk\n{PEM}")
+    assert bundle("names-its-own").startswith(f"of its own\n{PEM}")
+    assert bundle("trusts-nothing-else").startswith(Path(certifi.where()).read_text())
 
 
 def test_without_the_rule_functions_call_without_tls(aws: Aws) -> None:

@@ -217,7 +217,8 @@ class _LimitSearch:
     def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> Set[str]:
         is_whole = len(batches) == 1
         keys = self._sequential_keys if is_whole else frozenset[str]()
-        attempt = (tuple([tuple([pod.key for pod in batch]) for batch in batches]), id(policy), budget, keys)
+        # The order in which the pods of a batch are listed means nothing.
+        attempt = (tuple([frozenset([pod.key for pod in batch]) for batch in batches]), id(policy), budget, keys)
         if attempt in self._attempts:
             return self._attempts[attempt][1]
         placement = best_placement.place_in_batches(self._context, batches, self._templates, policy, budget, keys)
