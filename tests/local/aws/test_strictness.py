@@ -36,6 +36,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
             "/_local/clusters",
             {"name": CLUSTER, "endpoint": "https://127.0.0.1:1", "certificateAuthority": "Q0E="},
         )
+        aws.control("POST", "/_local/throttling", {"enabled": False})
         yield aws
 
 

@@ -14,7 +14,7 @@ from tests.local.aws.fleets import code_of, fleet_request, image, override, subn
 def fresh(aws: Aws) -> Iterator[Aws]:
     aws.control("POST", "/_local/throttling", {"enabled": True})
     yield aws
-    aws.control("POST", "/_local/throttling", {"enabled": True})
+    aws.control("POST", "/_local/throttling", {"enabled": False})
 
 
 def test_a_bucket_refills_up_to_its_size() -> None:
