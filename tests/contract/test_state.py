@@ -140,6 +140,18 @@ def test_a_throttled_work_is_begun_once_until_its_note_ends(state: StatePort) ->
     assert state.throttle("looks", now=4_000, until=9_000) == 0, "another work"
 
 
+def test_a_note_of_a_clock_that_is_minutes_ahead_holds_nobody_up(state: StatePort) -> None:
+    ahead = 300_000
+    assert state.throttle("looks", now=ahead, until=ahead + 2_000) == 0
+    assert state.throttle("looks", now=1_000, until=3_000) == 0
+    assert state.throttle("looks", now=2_000, until=4_000) == 3_000, "of a clock like its own"
+    assert state.begin_planning("notices", now=ahead, until=ahead + 15_000)
+    assert state.begin_planning("notices", now=1_000, until=16_000)
+    assert not state.begin_planning("notices", now=2_000, until=17_000)
+    assert state.begin_planning("provision", now=2_000, until=62_000)
+    assert not state.begin_planning("provision", now=3_000, until=4_000), "a shorter work, beside a long one"
+
+
 def test_a_planner_ends_only_when_every_request_is_served(state: StatePort) -> None:
     assert state.begin_planning("provision", now=1_000, until=61_000)
     requested = state.request_planning()

@@ -80,6 +80,7 @@ def test_a_warm_function_answers_from_the_same_process(aws: Aws, tmp_path: Path)
     for number in range(4):
         consumer.send(str(number))
         eventually(lambda: len(consumer.batches()) > number)  # noqa: B023
+        eventually(lambda: consumer.left() == 0, what="the end of the invocation")
     assert len({batch["process"] for batch in consumer.batches()}) == 1
 
 

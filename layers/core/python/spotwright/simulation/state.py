@@ -28,6 +28,7 @@ from spotwright.workflows.ports.rows import (
     Row,
     sort_key,
 )
+from spotwright.workflows.ports.state import WRONG_CLOCK_MS
 
 # DynamoDB's limit for an item, names of attributes included.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
@@ -79,7 +80,7 @@ class FakeState:
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         with suppress(Conflict), self._effects.record("state", "begin_planning", work):
-            if self.planners.get(work, 0) > now:
+            if now < self.planners.get(work, 0) <= until + WRONG_CLOCK_MS:
                 raise Conflict("another planner is at work", code="ConditionalCheckFailed")
             self._note_planner(work, until)
             return True
@@ -97,7 +98,7 @@ class FakeState:
     def throttle(self, work: str, *, now: int, until: int) -> int:
         noted = self.throttled_until.get(work, 0)
         with suppress(Conflict), self._effects.record("state", "throttle", work):
-            if noted > now:
+            if now < noted <= until + WRONG_CLOCK_MS:
                 raise Conflict("another was first", code="ConditionalCheckFailed")
             self.throttled_until[work] = until
             return 0

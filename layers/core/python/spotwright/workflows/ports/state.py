@@ -1,7 +1,7 @@
 """What is stored of one cluster: rows in DynamoDB, bodies in S3, and the catalog read from them."""
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Final, Protocol
 
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
@@ -10,6 +10,9 @@ from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+
+# No two works of a kind are noted for times that differ by so much.
+WRONG_CLOCK_MS: Final = 60_000
 
 
 class StatePort(Protocol):
@@ -24,6 +27,7 @@ class StatePort(Protocol):
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
 
+        A note that ends more than WRONG_CLOCK_MS after ``until`` is of a clock that is wrong, and holds nobody up.
         ``work``: provision | notices | disrupt. It spares others the same work and no more; ``commit`` decides.
         """
         ...
@@ -41,7 +45,7 @@ class StatePort(Protocol):
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
         notices_again (a look at new ones, beside a planner) | evaluations (of disruption) | canaries (the same, while a
         canary has not proved itself). 0 when it is noted; otherwise until when an earlier note holds, and nothing
-        changed.
+        changed. Notes of wrong clocks hold nobody up, as in ``begin_planning``.
         """
         ...
 

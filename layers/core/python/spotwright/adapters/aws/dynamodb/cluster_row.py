@@ -9,6 +9,7 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow
+from spotwright.workflows.ports.state import WRONG_CLOCK_MS
 
 # The row that says who else provisions nodes in the cluster.
 _PROVISIONER: Final = "provisioner"
@@ -58,12 +59,8 @@ class ClusterItem:
             return
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
-        end = _end(work)
-        return self._try(
-            f"SET {end} = :u",
-            {":u": {"N": str(until)}, ":n": {"N": str(now)}},
-            condition=f"attribute_not_exists({end}) OR {end} <= :n",
-        )
+        expression, values, condition = _note(work, now, until)
+        return self._try(expression, values, condition=condition)
 
     def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
         end, values = _end(work), {":u": {"N": str(until)}}
@@ -77,17 +74,11 @@ class ClusterItem:
 
     def throttle(self, work: str, *, now: int, until: int) -> int:
         known = self._throttled_until.get(work, 0)
-        if now < known:
+        if now < known <= until + WRONG_CLOCK_MS:
             return known
-        end = _end(work)
-        row = self._table.try_update(
-            self._cluster,
-            "cluster",
-            f"SET {end} = :u",
-            {":u": {"N": str(until)}, ":n": {"N": str(now)}},
-            condition=f"attribute_not_exists({end}) OR {end} <= :n",
-        )
-        self._throttled_until[work] = until if row is None else number_attribute(row, end)
+        expression, values, condition = _note(work, now, until)
+        row = self._table.try_update(self._cluster, "cluster", expression, values, condition=condition)
+        self._throttled_until[work] = until if row is None else number_attribute(row, _end(work))
         return 0 if row is None else max(self._throttled_until[work], now + 1)
 
     def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
@@ -141,6 +132,13 @@ class ClusterItem:
 def _end(work: str) -> str:
     """The attribute with the end of a note."""
     return f"{work}_until"
+
+
+def _note(work: str, now: int, until: int) -> tuple[str, Item, str]:
+    """Expression, values and condition of an update that notes the work, unless an earlier note holds."""
+    end, times = _end(work), {":u": until, ":n": now, ":wrong": until + WRONG_CLOCK_MS}
+    values: Item = {name: {"N": str(time)} for name, time in times.items()}
+    return f"SET {end} = :u", values, f"attribute_not_exists({end}) OR {end} <= :n OR {end} > :wrong"
 
 
 def _unacted(item: Item) -> tuple[str, ...]:
