@@ -75,7 +75,7 @@ def test_a_notice_lists_only_to_plan(world: World, monkeypatch: pytest.MonkeyPat
     assert world.run(120, until=lambda: len(world.running_pods()) == 3)
     world.run(60)
     listed = _Called()
-    monkeypatch.setattr("spotwright.workflows.lifecycle.interruptions.gather", listed.around(snapshot.gather))
+    monkeypatch.setattr("spotwright.workflows.lifecycle.interruption_decisions.gather", listed.around(snapshot.gather))
     seen = ListsSeen(world, monkeypatch)
     world.interrupt_spot(instance_id(world.claims()[0].provider_id))
     world.run(5)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from spotwright.decisions.decision import MAXIMUM_NODES_PER_LAUNCH, Launch, launch_group
+from spotwright.model.kubernetes.meta import format_time
 from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, Settings, Snapshot
 from spotwright.scheduling.plan import Cause, HeldBackNodes, NewNode, Plan, UnplacedPod
 from spotwright.scheduling.strategies.priority import PriorityKey, priority_key
@@ -173,7 +174,7 @@ def _reason(node: NewNode, bound: LaunchBound) -> str:
             f"a node for it costs {_dollars(node.price_picousd_per_hour)} per hour, and setting {DOLLARS} allows new"
             f" nodes for {_dollars(bound.allowed)} per hour within an hour: raise the setting"
         )
-    until = bound.resumes_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    until = format_time(bound.resumes_at)
     match bound.setting:
         case "MAX_LAUNCHES_PER_MINUTE":
             allowed = f"{bound.allowed} new launches a minute, and none is left"

@@ -19,7 +19,7 @@ from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.repair_policies import UnhealthyCondition, is_unhealthy, unhealthy_condition
-from spotwright.model.kubernetes.meta import parse_time
+from spotwright.model.kubernetes.meta import format_time, parse_time
 from spotwright.model.kubernetes.node import Node, instance_id
 
 ALLOWED_UNHEALTHY_PERCENT: Final = 20
@@ -108,12 +108,12 @@ def deletion(condition: UnhealthyCondition) -> Deletion:
 def description(condition: UnhealthyCondition) -> str:
     minutes = int(condition.toleration.total_seconds() // 60)
     what = f"{condition.source} {condition.type} is {condition.status}"
-    return f"{what} since {_text(condition.since)}, which is tolerated for {minutes} minutes"
+    return f"{what} since {format_time(condition.since)}, which is tolerated for {minutes} minutes"
 
 
 def look(condition: UnhealthyCondition, now: datetime) -> str:
     """What a look at a condition leaves on the NodeClaim: the condition, since when, and when it was looked at."""
-    return f"{_subject(condition)}/{_text(now)}"
+    return f"{_subject(condition)}/{format_time(now)}"
 
 
 def looked_at(claim: NodeClaim, condition: UnhealthyCondition, now: datetime) -> datetime | None:
@@ -126,8 +126,4 @@ def looked_at(claim: NodeClaim, condition: UnhealthyCondition, now: datetime) ->
 
 
 def _subject(condition: UnhealthyCondition) -> str:
-    return f"{condition.type}={condition.status}/{_text(condition.since)}"
-
-
-def _text(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{condition.type}={condition.status}/{format_time(condition.since)}"

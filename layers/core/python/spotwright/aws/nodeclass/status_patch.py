@@ -1,9 +1,9 @@
 """The status of a class as Kubernetes stores it."""
 
-from datetime import UTC
 from typing import Any
 
 from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
+from spotwright.model.kubernetes.meta import format_time
 
 
 def status_patch(nodeclass: EC2NodeClass) -> dict[str, Any]:
@@ -43,9 +43,7 @@ def _reservation(reservation: CapacityReservation) -> dict[str, Any]:
         "ownerID": reservation.owner_id,
         "reservationType": reservation.reservation_type,
         "state": reservation.state,
-    } | (
-        {"endTime": reservation.end_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")} if reservation.end_time else {}
-    )
+    } | ({"endTime": format_time(reservation.end_time)} if reservation.end_time else {})
 
 
 def _placement_group(group: PlacementGroup | None) -> dict[str, Any] | None:

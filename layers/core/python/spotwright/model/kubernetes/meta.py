@@ -52,6 +52,11 @@ class Condition(msgspec.Struct, frozen=True):
     observed_generation: int = 0
 
 
+def format_time(at: datetime) -> str:
+    """The time in UTC, as Kubernetes writes it: ``2026-01-31T12:00:00Z``. ``at`` is aware."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def parse_time(text: str) -> datetime | None:
     """An RFC 3339 time as aware UTC; None for any other text, since anybody may write an annotation."""
     try:

@@ -10,6 +10,7 @@ import msgspec
 
 from spotwright.errors import NotFound
 from spotwright.model import labels
+from spotwright.model.kubernetes.meta import format_time
 from spotwright.workflows.ports.installation import DeadlinePort, Document, DocumentPort, PausePort
 
 POLL_SECONDS = 3.0
@@ -117,7 +118,7 @@ def _delete(objects: DocumentPort, claim: Document, force_at: datetime | None) -
     document = {**_CLAIM, "metadata": {"name": _name(claim), "uid": claim["metadata"]["uid"]}}
     annotations = claim["metadata"].get("annotations") or {}
     if force_at is not None and labels.TERMINATION_TIMESTAMP not in annotations:
-        stamp = force_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = format_time(force_at)
         _merge(objects, document, {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: stamp}}})
     objects.delete(document)
 

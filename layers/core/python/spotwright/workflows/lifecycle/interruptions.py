@@ -5,36 +5,25 @@ Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the cla
 pods first, and delete when the nodes that take them are Initialized or the deadline forces it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.decisions.decide import decide
-from spotwright.decisions.decision import Disruption, decode_decision, derived_id
-from spotwright.disruption import interruption
 from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import parse_time
+from spotwright.model.kubernetes.meta import format_time, parse_time
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
-from spotwright.model.snapshot import Snapshot
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
-from spotwright.workflows.account.offering_health_store import (
-    record_interruption,
-    record_rebalance,
-    record_reservation_loss,
-)
 from spotwright.workflows.lifecycle.actions import (
     claims_of_instances,
     cordon,
@@ -45,22 +34,24 @@ from spotwright.workflows.lifecycle.actions import (
     ring_next_tick,
     ring_notices,
 )
-from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
+from spotwright.workflows.lifecycle.commands import EARLY_MS
+from spotwright.workflows.lifecycle.interruption_decisions import (
+    Interrupted,
+    decide_replacements,
+    mark_offerings,
+    taken_at,
+)
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.parallel import in_parallel
-from spotwright.workflows.planning import planner_at_work, time_budget
-from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.launch_bounds import with_launch_bounds
-from spotwright.workflows.planning.snapshot import gather
+from spotwright.workflows.planning import planner_at_work
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, ClusterRow, CommandRow, NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
 
 # The notice of a new instance waits this long for the instance to be assigned to its claim.
 UNCLAIMED_MS: Final = 60_000
-COMMIT_ATTEMPTS: Final = 5
 WORK: Final = "notices"
 # Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
 PLANNER_SECONDS: Final = 15
@@ -81,8 +72,6 @@ CLOCKS_DIFFER_MS: Final = 500
 TIMER_MS: Final = 20_000
 # The key of a doorbell for all notices that are due.
 ALL: Final = ""
-# So many NodeClaims are named in the message of a decision.
-NAMES_SHOWN: Final = 5
 
 _EVENTS: Final = {
     NoticeKind.SPOT_INTERRUPTED: events.SPOT_INTERRUPTED,
@@ -99,16 +88,6 @@ class ClaimsByInstance(msgspec.Struct, frozen=True):
 
     managed: dict[str, NodeClaim]
     unassigned: frozenset[str] = frozenset()
-
-
-class Interrupted(msgspec.Struct, frozen=True):
-    """A notice of a NodeClaim that is to be replaced."""
-
-    notice: NoticeRow
-    claim: NodeClaim
-
-    def command(self, cluster: str) -> str:
-        return derived_id(cluster, "interrupt", self.notice.instance_id, str(self.notice.attempt))
 
 
 def step_notices(
@@ -241,9 +220,14 @@ def _may_be_ours(ports: LifecyclePorts, id: str) -> bool:
 
 
 def _step(
-    ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, command: CommandRow | None, now: datetime,
-    *, is_seen_again: bool = False,
-) -> Interrupted | None:  # fmt: skip
+    ports: LifecyclePorts,
+    row: NoticeRow,
+    claims: ClaimsByInstance,
+    command: CommandRow | None,
+    now: datetime,
+    *,
+    is_seen_again: bool = False,
+) -> Interrupted | None:
     """One step of a notice alone; what is to be replaced. ``command``: of the replacement, if there is one.
 
     ``is_seen_again``: where it fails, it is not rung for, because the next look comes in any case.
@@ -303,7 +287,7 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
 
 def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     """Leave a recommendation to ``disrupt``, which replaces the node if the NodePool's policy says so."""
-    _mark_offerings(ports, [Interrupted(row, claim)])
+    mark_offerings(ports, [Interrupted(row, claim)])
     _record_event(ports, claim, _EVENTS[NoticeKind.REBALANCE_RECOMMENDATION](), now)
     _save(ports, row, claim=claim.name, phase=RECOMMENDED, due=row.created + RECOMMENDATION_MS)
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
@@ -340,7 +324,7 @@ def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: 
     """
     if row.kind in REPLACED_KINDS:
         _bound_termination(ports, row, claim, now)
-    _mark_offerings(ports, [Interrupted(row, claim)])
+    mark_offerings(ports, [Interrupted(row, claim)])
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
     if row.kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is not None:
         ring_next_tick(ports, claim.name, TERMINATION_TICKS + 1)
@@ -353,8 +337,8 @@ def _replace(
 ) -> ApiError | None:
     """Commit a decision for the pods of these nodes and ring for its launches; why it failed, if it did."""
     try:
-        _mark_offerings(ports, nodes)
-        _decide(ports, nodes, now, seconds_left)
+        mark_offerings(ports, nodes)
+        decide_replacements(ports, nodes, now, seconds_left)
         if not _act(ports, now, seconds_left):
             # An invocation that ended here may have left launches that nobody has begun.
             planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
@@ -390,92 +374,6 @@ def _save_replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> 
         _save(ports, node.notice, claim=node.claim.name, phase="replacing", command=command, due=_due(now))
 
 
-def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
-    """Plan for the pods of these nodes as if they were deleted, and commit; plan again when another was first.
-
-    Pending pods for which there is no time are left to ``provision``.
-    """
-    for _ in range(COMMIT_ATTEMPTS):
-        before = ports.state.cluster()
-        undecided = _undecided(ports, nodes, before)
-        if not undecided:
-            return
-        gathered = interruption.mark_deleting(
-            gather(ports, before, now=now, nodes_read={node.claim.node_name for node in undecided} - {""}),
-            {node.notice.instance_id for node in undecided},
-        )
-        snapshot, _ = time_budget.fit(with_launch_bounds(gathered, before, ports.state), seconds_left)
-        decision = commit_plan(
-            state=ports.state,
-            blobs=ports.blobs,
-            snapshot=snapshot,
-            cluster_version=before.version,
-            plan=decide(snapshot, ports.catalogs.read(snapshot.catalog_key)),
-            kind="interrupt",
-            message=_message(undecided),
-            disruptions=_disruptions(snapshot, undecided, now),
-            launched=before.launched,
-        )
-        if decision is not None:
-            log_line(
-                log, log_lines.DECIDED_ON_INTERRUPTION,
-                decision=decision.id, summary=decision.message, nodeclaims=len(undecided),
-            )  # fmt: skip
-            return
-    raise Conflict("other invocations committed first in every attempt", code="Conflict")
-
-
-def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: ClusterRow) -> list[Interrupted]:
-    """Those for which no decision is committed yet."""
-    bodies = (decode_decision(ports.blobs.get(key)) for key in cluster.pending_decisions)
-    committed = {disruption.id for decision in bodies for disruption in decision.disruptions}
-    commands = [node.command(ports.cluster.name) for node in nodes]
-    committed |= {row.id for row in ports.state.commands_by_id(commands)}
-    return [node for node, command in zip(nodes, commands, strict=True) if command not in committed]
-
-
-def _message(nodes: Sequence[Interrupted]) -> str:
-    if len(nodes) == 1:
-        (node,) = nodes
-        instance = node.notice.instance_id
-        return f"EC2 announced {node.notice.kind} for instance {instance} of NodeClaim {node.claim.name}"
-    kinds = ", ".join(sorted({node.notice.kind for node in nodes}))
-    names = ", ".join(node.claim.name for node in nodes[:NAMES_SHOWN])
-    more = f" and {len(nodes) - NAMES_SHOWN} more" if len(nodes) > NAMES_SHOWN else ""
-    return f"EC2 announced {kinds} for {len(nodes)} instances, those of NodeClaims {names}{more}"
-
-
-def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime) -> tuple[Disruption, ...]:
-    """A disruption for each node, which goes when the nodes for its own pods are there, or at its own deadline."""
-    pods_by_node: dict[str, list[Pod]] = {}
-    for pod in snapshot.pods:
-        pods_by_node.setdefault(snapshot.moving_pods.get(pod.key, pod.node_name), []).append(pod)
-    names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
-    return tuple(
-        Disruption(
-            id=node.command(snapshot.cluster),
-            reason=INTERRUPTED,
-            candidates=(node.claim.name,),
-            candidate_uids={node.claim.name: node.claim.metadata.uid},
-            deadline=_force_at(
-                pods_by_node.get(names.get(node.claim.provider_id, ""), ()),
-                snapshot.pod_disruption_budgets,
-                node.notice,
-                now,
-            ),
-        )
-        for node in nodes
-    )
-
-
-def _force_at(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], row: NoticeRow, now: datetime) -> int:
-    return epoch_ms(interruption.eviction_start(pods, budgets, _deadline(row, now), now))
-
-
-def _deadline(row: NoticeRow, now: datetime) -> datetime:
-    return datetime.fromtimestamp(row.deadline / 1000, now.tzinfo)
-
-
 def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: CommandRow | None, now: datetime) -> None:
     """Wait for the command of the replacement; it is planned again when it was aborted and there is time."""
     _bound_termination(ports, row, claim, now)
@@ -499,39 +397,13 @@ def _bound_termination(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, 
 
     A pod that a PodDisruptionBudget or do-not-disrupt would keep is deleted when its grace period only just fits.
     """
-    deadline, stated = _deadline(row, now), parse_time(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, ""))
+    deadline, stated = taken_at(row, now), parse_time(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, ""))
     grace_seconds = claim.termination_grace_period_seconds
     ends_earlier = grace_seconds is not None and now + timedelta(seconds=grace_seconds) < deadline
     if ends_earlier or (stated is not None and stated <= deadline):
         return
-    change = {"annotations": {labels.TERMINATION_TIMESTAMP: deadline.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    change = {"annotations": {labels.TERMINATION_TIMESTAMP: format_time(deadline)}}
     ports.cluster.patch_metadata("nodeclaims", claim.metadata.without_resource_version(), change)
-
-
-def _mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
-    """The interrupted offerings are unavailable for all clusters of the account, from the time of the notice; those
-    that EC2 recommends to leave count dearer.
-
-    Many instances that EC2 takes out of one pool at the same time are one interruption of it.
-    """
-    pools: dict[tuple[str, str], int] = {}
-    left: dict[tuple[str, str], int] = {}
-    reservations: dict[str, int] = {}
-    for node in nodes:
-        claim_labels, at = node.claim.metadata.labels, node.notice.created
-        kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
-        if node.notice.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
-            pools[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
-        elif node.notice.kind == NoticeKind.REBALANCE_RECOMMENDATION and kind == labels.SPOT:
-            left[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
-        elif node.notice.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
-            reservations[reservation] = at
-    records: list[Callable[[], None]] = [
-        *(partial(record_interruption, ports.state, *pool, now_ms=at) for pool, at in pools.items()),
-        *(partial(record_rebalance, ports.state, *pool, now_ms=at) for pool, at in left.items()),
-        *(partial(record_reservation_loss, ports.state, id, now_ms=at) for id, at in reservations.items()),
-    ]
-    in_parallel(lambda record: record(), records)
 
 
 def _record_event(ports: LifecyclePorts, claim: NodeClaim, event: Event, now: datetime) -> None:

@@ -21,7 +21,7 @@ from spotwright.lifecycle.steps import ConditionChange, Deletion, StepResult, fa
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.meta import find_condition, format_time
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.telemetry import events, log_lines
@@ -298,7 +298,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
                 update_conditions(ports, claim, [false_condition("DisruptionReason", "NotDisrupted")], now=now)
         pods = ports.cluster.pods(node=node.name)
         if consolidation_timer.has_pod_event(claim, pods, now):
-            stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            stamp = format_time(now)
             ports.cluster.patch_status(
                 "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
             )

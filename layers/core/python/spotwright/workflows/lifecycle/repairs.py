@@ -20,7 +20,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.instance_status import InstanceStatus, ScheduledEvent
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.repair_policies import UnhealthyCondition, unhealthy_condition
-from spotwright.model.kubernetes.meta import parse_time
+from spotwright.model.kubernetes.meta import format_time, parse_time
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import NODE_REPAIR
 from spotwright.telemetry import events, log_lines
@@ -89,7 +89,7 @@ def _report_statuses(
             continue
         since = instance_health.volumes_impaired_since(status, now)
         if since is not None:
-            event = events.VOLUMES_IMPAIRED(instance=status.instance_id, since=since.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            event = events.VOLUMES_IMPAIRED(instance=status.instance_id, since=format_time(since))
             ports.cluster.record_event("nodes", node.metadata, event, now=now)
         for scheduled in status.events[:1]:
             _give_notice(ports, node, status.instance_id, scheduled, now)
@@ -193,7 +193,7 @@ def _repair(ports: LifecyclePorts, node: Node, claim: NodeClaim, condition: Unhe
             ports.cluster.record_event(kind, metadata, events.UNHEALTHY(details=deletion.message), now=now)
         request_planning(ports)
     if not _ends_now(claim, now):
-        change = {"annotations": {labels.TERMINATION_TIMESTAMP: now.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+        change = {"annotations": {labels.TERMINATION_TIMESTAMP: format_time(now)}}
         ports.cluster.patch_metadata("nodeclaims", claim.metadata.without_resource_version(), change)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference, format_time
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement
@@ -108,7 +108,7 @@ def text_field(obj: Json, part: str, name: str) -> str:
 
 def encode_time(at: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as metav1.Time."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_time(at)
 
 
 def encode_duration(seconds: int | None) -> str:

@@ -7,7 +7,7 @@ from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import parse_time
+from spotwright.model.kubernetes.meta import format_time, parse_time
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -43,7 +43,7 @@ def read_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tup
         return instance, instance.state == "terminated"
     first = parse_time(claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND, ""))
     if first is None or first > now:
-        stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        stamp = {labels.INSTANCE_NOT_FOUND: format_time(now)}
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": stamp})
         return None, False
     return None, now - first >= NOT_FOUND_INTERVAL

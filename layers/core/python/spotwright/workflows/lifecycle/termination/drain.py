@@ -11,7 +11,7 @@ from spotwright.lifecycle.steps import ConditionChange, false_condition, true_co
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
-from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.meta import find_condition, format_time
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
@@ -95,7 +95,7 @@ def _delete_forcefully(
     for forced_delete in drain.delete:
         metadata, seconds = forced_delete.pod.metadata, forced_delete.grace_seconds
         ports.cluster.delete("pods", metadata, grace_seconds=seconds)
-        event = events.DISRUPTED(deadline=_text(deadline), seconds=seconds)
+        event = events.DISRUPTED(deadline=format_time(deadline), seconds=seconds)
         ports.cluster.record_event("pods", metadata, event, now=now)
         if seconds + LATE_SECONDS < forced_delete.pod.termination_grace_period_seconds:
             _say_too_late(ports, claim, forced_delete, deadline, now)
@@ -113,12 +113,8 @@ def _say_too_late(
     needed = pod.termination_grace_period_seconds
     log_line(log, log_lines.POD_STOPPED_EARLY, pod=pod.key, node=pod.node_name, needed_seconds=needed, seconds=seconds)
     if claim is not None:
-        event = events.POD_STOPPED_EARLY(pod=pod.key, needed=needed, seconds=seconds, deadline=_text(deadline))
+        event = events.POD_STOPPED_EARLY(pod=pod.key, needed=needed, seconds=seconds, deadline=format_time(deadline))
         ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
-
-
-def _text(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> None:

@@ -13,7 +13,7 @@ from spotwright.lifecycle.steps import true_condition
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import find_condition, parse_time
+from spotwright.model.kubernetes.meta import find_condition, format_time, parse_time
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.quoting import quote
 from spotwright.telemetry import events, log_lines
@@ -90,7 +90,7 @@ def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetim
     if claim.termination_grace_period_seconds is None or claim.metadata.deletion_timestamp is None:
         return None
     deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
-    text = deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = format_time(deadline)
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
     expiring = events.TERMINATION_GRACE_PERIOD_EXPIRING(deadline=text)
     ports.cluster.record_event("nodeclaims", claim.metadata, expiring, now=now)

@@ -1,0 +1,164 @@
+"""What a decision about interruption notices is: the plan for all their nodes, and what it says of their offerings."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from spotwright.aws.interruption_messages import NoticeKind
+from spotwright.decisions.decide import decide
+from spotwright.decisions.decision import Disruption, decode_decision, derived_id
+from spotwright.disruption import interruption
+from spotwright.errors import Conflict
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
+from spotwright.model.snapshot import Snapshot
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
+from spotwright.workflows.account.offering_health_store import (
+    record_interruption,
+    record_rebalance,
+    record_reservation_loss,
+)
+from spotwright.workflows.lifecycle.actions import log
+from spotwright.workflows.lifecycle.commands import INTERRUPTED
+from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.planning import time_budget
+from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.launch_bounds import with_launch_bounds
+from spotwright.workflows.planning.snapshot import gather
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import ClusterRow, NoticeRow, epoch_ms
+
+COMMIT_ATTEMPTS: Final = 5
+# So many NodeClaims are named in the message of a decision.
+NAMES_SHOWN: Final = 5
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """A notice of a NodeClaim that is to be replaced."""
+
+    notice: NoticeRow
+    claim: NodeClaim
+
+    def command(self, cluster: str) -> str:
+        return derived_id(cluster, "interrupt", self.notice.instance_id, str(self.notice.attempt))
+
+
+def decide_replacements(
+    ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft
+) -> None:
+    """Plan for the pods of these nodes as if they were deleted, and commit; plan again when another was first.
+
+    Pending pods for which there is no time are left to ``provision``.
+    """
+    for _ in range(COMMIT_ATTEMPTS):
+        before = ports.state.cluster()
+        undecided = _undecided(ports, nodes, before)
+        if not undecided:
+            return
+        gathered = interruption.mark_deleting(
+            gather(ports, before, now=now, nodes_read={node.claim.node_name for node in undecided} - {""}),
+            {node.notice.instance_id for node in undecided},
+        )
+        snapshot, _ = time_budget.fit(with_launch_bounds(gathered, before, ports.state), seconds_left)
+        decision = commit_plan(
+            state=ports.state,
+            blobs=ports.blobs,
+            snapshot=snapshot,
+            cluster_version=before.version,
+            plan=decide(snapshot, ports.catalogs.read(snapshot.catalog_key)),
+            kind="interrupt",
+            message=_message(undecided),
+            disruptions=_disruptions(snapshot, undecided, now),
+            launched=before.launched,
+        )
+        if decision is not None:
+            log_line(
+                log, log_lines.DECIDED_ON_INTERRUPTION,
+                decision=decision.id, summary=decision.message, nodeclaims=len(undecided),
+            )  # fmt: skip
+            return
+    raise Conflict("other invocations committed first in every attempt", code="Conflict")
+
+
+def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: ClusterRow) -> list[Interrupted]:
+    """Those for which no decision is committed yet."""
+    bodies = (decode_decision(ports.blobs.get(key)) for key in cluster.pending_decisions)
+    committed = {disruption.id for decision in bodies for disruption in decision.disruptions}
+    commands = [node.command(ports.cluster.name) for node in nodes]
+    committed |= {row.id for row in ports.state.commands_by_id(commands)}
+    return [node for node, command in zip(nodes, commands, strict=True) if command not in committed]
+
+
+def _message(nodes: Sequence[Interrupted]) -> str:
+    if len(nodes) == 1:
+        (node,) = nodes
+        instance = node.notice.instance_id
+        return f"EC2 announced {node.notice.kind} for instance {instance} of NodeClaim {node.claim.name}"
+    kinds = ", ".join(sorted({node.notice.kind for node in nodes}))
+    names = ", ".join(node.claim.name for node in nodes[:NAMES_SHOWN])
+    more = f" and {len(nodes) - NAMES_SHOWN} more" if len(nodes) > NAMES_SHOWN else ""
+    return f"EC2 announced {kinds} for {len(nodes)} instances, those of NodeClaims {names}{more}"
+
+
+def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime) -> tuple[Disruption, ...]:
+    """A disruption for each node, which goes when the nodes for its own pods are there, or at its own deadline."""
+    pods_by_node: dict[str, list[Pod]] = {}
+    for pod in snapshot.pods:
+        pods_by_node.setdefault(snapshot.moving_pods.get(pod.key, pod.node_name), []).append(pod)
+    names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    return tuple(
+        Disruption(
+            id=node.command(snapshot.cluster),
+            reason=INTERRUPTED,
+            candidates=(node.claim.name,),
+            candidate_uids={node.claim.name: node.claim.metadata.uid},
+            deadline=_force_at(
+                pods_by_node.get(names.get(node.claim.provider_id, ""), ()),
+                snapshot.pod_disruption_budgets,
+                node.notice,
+                now,
+            ),
+        )
+        for node in nodes
+    )
+
+
+def _force_at(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], row: NoticeRow, now: datetime) -> int:
+    return epoch_ms(interruption.eviction_start(pods, budgets, taken_at(row, now), now))
+
+
+def taken_at(row: NoticeRow, now: datetime) -> datetime:
+    """When EC2 takes the instance of the notice."""
+    return datetime.fromtimestamp(row.deadline / 1000, now.tzinfo)
+
+
+def mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
+    """The interrupted offerings are unavailable for all clusters of the account, from the time of the notice; those
+    that EC2 recommends to leave count dearer.
+
+    Many instances that EC2 takes out of one pool at the same time are one interruption of it.
+    """
+    pools: dict[tuple[str, str], int] = {}
+    left: dict[tuple[str, str], int] = {}
+    reservations: dict[str, int] = {}
+    for node in nodes:
+        claim_labels, at = node.claim.metadata.labels, node.notice.created
+        kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
+        if node.notice.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
+            pools[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
+        elif node.notice.kind == NoticeKind.REBALANCE_RECOMMENDATION and kind == labels.SPOT:
+            left[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
+        elif node.notice.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
+            reservations[reservation] = at
+    records: list[Callable[[], None]] = [
+        *(partial(record_interruption, ports.state, *pool, now_ms=at) for pool, at in pools.items()),
+        *(partial(record_rebalance, ports.state, *pool, now_ms=at) for pool, at in left.items()),
+        *(partial(record_reservation_loss, ports.state, id, now_ms=at) for id, at in reservations.items()),
+    ]
+    in_parallel(lambda record: record(), records)
