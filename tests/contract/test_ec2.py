@@ -388,6 +388,21 @@ def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAw
     assert ec2.launch_templates() == ()
 
 
+def test_a_new_template_is_awaited_before_it_is_launched_from(local_aws: LocalAws) -> None:
+    world = Real(local_aws, f"cluster-{next(NUMBERS)}")
+    _with_profile(world, local_aws)
+    url = f"{local_aws.endpoint}/_local/strictness"
+    try:
+        for number in range(3):
+            world.nodeclass = msgspec.structs.replace(world.nodeclass, user_data=f"#!/bin/sh\necho {number}\n")
+            fleet = planned(world, "c5.large")
+            assert urllib3.request("POST", url, body='{"launch-template-propagation": true}').status == 200
+            assert world.ec2.create_fleet(request_of(world, fleet, id=f"l{number}")).instances
+    finally:
+        urllib3.request("POST", url, body='{"launch-template-propagation": false}')
+        world.ec2.terminate([instance.id for instance in world.ec2.instances_of_cluster()])
+
+
 def test_a_template_of_the_cluster_that_no_nodepool_has_is_not_among_ours(local_aws: LocalAws) -> None:
     """Managed node groups tag theirs with the cluster, too; whatever is listed is deleted when it is not used."""
     world = Real(local_aws, f"cluster-{next(NUMBERS)}")

@@ -4,6 +4,7 @@ Source: the EC2 API reference. Only NotFound of a call by id proves that an inst
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC
 from itertools import batched
@@ -32,6 +33,9 @@ _TROUBLE: Final = {
     "attached-ebs-status.status": ("impaired",),
     "event.code": EVENT_CODES,
 }
+# EC2 shows a new launch template after a second or two and launches nothing from it before:
+# https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html
+_TEMPLATE_PAUSES_SECONDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.5, 0.5)
 _LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
@@ -57,8 +61,19 @@ class Ec2:
         return self._version(name, _digest(data))
 
     def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        """Returns when EC2 shows the version, three seconds later at most: then its first launch may be refused."""
         digest = _digest(data)
-        return self._version(name, digest) or self._create_version(name, digest, data, tags)
+        if existing := self._version(name, digest):
+            return existing
+        created = self._create_version(name, digest, data, tags)
+        self._await_version(name, digest)
+        return created
+
+    def _await_version(self, name: str, digest: str) -> None:
+        for pause_seconds in _TEMPLATE_PAUSES_SECONDS:
+            if self._version(name, digest) is not None:
+                return
+            time.sleep(pause_seconds)
 
     def _version(self, name: str, digest: str) -> tuple[str, str] | None:
         try:

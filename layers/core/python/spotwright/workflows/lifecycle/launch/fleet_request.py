@@ -21,6 +21,7 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows.account import offering_health_store, rate_limits
 from spotwright.workflows.lifecycle.launch.instance_types import instance_types_for
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
@@ -103,8 +104,10 @@ def _template_versions(
         )
         if wait:
             return wait
-    created = {template_request.name: _create_template(ports, template_request, now) for template_request in missing}
-    return {name: version for name, version in versions_by_name.items() if version is not None} | created
+    # Side by side: each is awaited until EC2 shows it.
+    created = in_parallel(lambda template_request: _create_template(ports, template_request, now), missing)
+    existing = {name: version for name, version in versions_by_name.items() if version is not None}
+    return existing | dict(zip((template_request.name for template_request in missing), created, strict=True))
 
 
 def _create_template(ports: LifecyclePorts, template_request: LaunchTemplateRequest, now: datetime) -> tuple[str, str]:
