@@ -20,14 +20,24 @@ def node(boots: BootHarness) -> Iterator[str]:
         yield instance.private_dns_name
 
 
-def run(boots: BootHarness, node: str, name: str, *, grace: int, after_sigterm: int = 1, **container: Any) -> None:
-    """A running pod of that name."""
+def run(
+    boots: BootHarness,
+    node: str,
+    name: str,
+    *,
+    grace: int,
+    after_sigterm: int = 1,
+    labels: dict[str, str] | None = None,
+    **container: Any,
+) -> None:
+    """A running pod of that name. ``labels``: of the pod."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": name,
             "namespace": "default",
+            "labels": labels or {},
             "annotations": {"local.spotwright.dev/seconds-after-sigterm": str(after_sigterm)},
         },
         "spec": {
@@ -61,6 +71,25 @@ def test_a_node_that_is_declared_sick_stays_sick(boots: BootHarness, node: str) 
     (ready,) = (one for one in boots.api.get(f"/api/v1/nodes/{node}")["status"]["conditions"] if one["type"] == "Ready")
     assert (ready["status"], ready["lastTransitionTime"]) == ("False", "2026-01-01T00:00:00Z")
     boots.api.delete(f"{PODS}/later")
+
+
+def ready(boots: BootHarness, pod: str) -> str:
+    conditions = boots.api.get(f"{PODS}/{pod}")["status"]["conditions"]
+    return str(next(one["status"] for one in conditions if one["type"] == "Ready"))
+
+
+def test_a_pod_that_the_node_controller_marked_is_ready_again(boots: BootHarness, node: str) -> None:
+    run(boots, node, "marked", grace=1)
+    marked = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    boots.api.patch(f"{PODS}/marked/status", {"status": {"conditions": [marked]}}, kind="strategic-merge-patch+json")
+    boots.wait_until(lambda: ready(boots, "marked") == "True")
+    boots.api.delete(f"{PODS}/marked")
+
+
+def test_a_pod_with_the_label_of_an_unhealthy_stage_runs_and_is_not_ready(boots: BootHarness, node: str) -> None:
+    run(boots, node, "sick", grace=1, labels={"kwok.x-k8s.io/stage": "unhealthy"})
+    assert ready(boots, "sick") == "False"
+    seconds_to_end(boots, "sick")
 
 
 def test_a_hook_that_sleeps_for_no_known_time_ends_at_once(boots: BootHarness, node: str) -> None:
