@@ -1,9 +1,22 @@
-"""A cluster with one ready class and pool, nothing running."""
+"""A cluster with one ready class and pool, nothing running; what happens is the same in every run."""
+
+from collections.abc import Iterator
 
 import pytest
 
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from tests.campaign.serial import serial_calls
+
+
+@pytest.fixture(autouse=True)
+def one_after_the_other(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Calls and steps that functions make side by side, unless the test is about that."""
+    if request.node.get_closest_marker("side_by_side"):
+        yield
+        return
+    with serial_calls():
+        yield
 
 
 @pytest.fixture

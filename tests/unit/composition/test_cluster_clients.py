@@ -4,7 +4,9 @@ import gc
 import json
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from spotwright.adapters.aws import clients
 from spotwright.composition import cluster_clients
 from spotwright.errors import ApiError, Denied, Unavailable
 from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.simulation import builders
 
 NAMES = [f"cluster-{number}" for number in range(10)]
 MINUTES = 60
@@ -152,6 +155,28 @@ def test_a_process_keeps_one_set_of_ports_for_each_cluster_however_long_it_lives
     gc.collect()
     assert len(made) == 130
     assert sum(reference() is not None for reference in made) == len(NAMES)
+
+
+def test_threads_of_a_fresh_process_share_what_the_first_of_them_makes(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described, begun, others = list[str](), Event(), Event()
+
+    def describe(client: object, name: str) -> ClusterFacts:
+        described.append(name)
+        begun.set()
+        assert others.wait(60)
+        return builders.FACTS
+
+    monkeypatch.setattr(cluster_clients, "describe_cluster", describe)
+    ports = cluster_clients.ports(NAMES[0])
+    with ThreadPoolExecutor(3) as threads:
+        calls = [threads.submit(lambda: ports.facts)]
+        assert begun.wait(60)
+        calls += [threads.submit(lambda: ports.facts) for _ in range(2)]
+        others.set()
+        assert {call.result(60) is builders.FACTS for call in calls} == {True}
+    assert described == [NAMES[0]]
 
 
 def test_decoded_catalogs_outlive_the_ports_and_are_shared(clock: list[float]) -> None:

@@ -227,6 +227,7 @@ def test_notices_that_come_while_instances_are_launched_are_planned_before(world
     assert len(world.effects.select("ec2", "create_fleet")) == fleets + 2
 
 
+@pytest.mark.side_by_side
 def test_launches_of_a_batch_do_not_wait_for_each_other(world_of_two: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor for the notices that came with them."""
     world = world_of_two

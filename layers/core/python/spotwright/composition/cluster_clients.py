@@ -9,7 +9,8 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Final
+from threading import Lock, RLock
+from typing import Final, Self, overload
 
 from spotwright import settings
 from spotwright.adapters.aws import clients
@@ -43,6 +44,23 @@ ACTING_FUNCTIONS: Final = frozenset({"lifecycle", "catalog"})
 KEEPS_FACTS: Final = "catalog"
 
 
+# A fresh process asks for its ports in several threads.
+_MAKING: Final = RLock()
+
+
+class _made_once[T](cached_property[T]):
+    """See cached_property; of several threads the first makes the value, and the others wait for it."""
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Self | T:
+        with _MAKING:
+            return super().__get__(instance, owner)
+
+
 class ClusterClients:
     """All adapters of a cluster; an adapter is made when it is first used.
 
@@ -57,11 +75,11 @@ class ClusterClients:
         self._known_facts = known_facts
         self.region, self.node_roles, self.role_arn = deployed.region, self._cluster_environment.node_roles, role_arn
 
-    @cached_property
+    @_made_once
     def settings(self) -> Settings:
         return settings.decision_settings(self._cluster_environment.settings)
 
-    @cached_property
+    @_made_once
     def facts(self) -> ClusterFacts:
         """What EKS says of the cluster; while it does not answer, what it said before, which seldom changes.
 
@@ -87,39 +105,39 @@ class ClusterClients:
         """The facts, if they were read already; those from before, if there are any."""
         return self.__dict__.get("facts", self._known_facts)
 
-    @cached_property
+    @_made_once
     def cluster(self) -> KubernetesCluster:
         return KubernetesCluster(self._name, _transport(self.facts, self.role_arn))
 
-    @cached_property
+    @_made_once
     def other_provisioners(self) -> OtherProvisioners:
         is_looked_for = PROVISIONER not in self._cluster_environment.skip_checks
         return OtherProvisioners(self.cluster, self.facts, is_looked_for=is_looked_for)
 
-    @cached_property
+    @_made_once
     def ec2(self) -> Ec2:
         role = self.role_arn
         return Ec2(clients.ec2(role), cluster=self._name, without_retries=clients.ec2_without_retries(role))
 
-    @cached_property
+    @_made_once
     def state(self) -> DynamoState:
         deployed, client = self._deployed, clients.client("dynamodb")
         return DynamoState(client, table=deployed.table, cluster=self._name, memory_table=deployed.memory_table)
 
-    @cached_property
+    @_made_once
     def blobs(self) -> S3Blobs:
         return S3Blobs(clients.client("s3"), bucket=self._deployed.bucket, cluster=self._name)
 
-    @cached_property
+    @_made_once
     def cluster_state(self) -> ShippedClusterState:
         client = clients.client("dynamodb")
         return ShippedClusterState(client, self.blobs, table=self._deployed.table, cluster=self._name)
 
-    @cached_property
+    @_made_once
     def doorbells(self) -> SqsDoorbells:
         return SqsDoorbells(clients.client("sqs"), urls=self._deployed.queues)
 
-    @cached_property
+    @_made_once
     def catalogs(self) -> Catalogs:
         return _catalogs(self._deployed.bucket)
 
@@ -185,10 +203,12 @@ def _transport(facts: ClusterFacts, role: str) -> Transport:
 def _renew_token(make: Callable[[], str]) -> Callable[[], str]:
     """A token source that renews the token before it expires."""
     tokens: list[tuple[float, str]] = []
+    renewing = Lock()
 
     def token() -> str:
-        if not tokens or time.monotonic() - tokens[-1][0] > RENEW_AFTER_SECONDS:
-            tokens[:] = [(time.monotonic(), make())]
-        return tokens[-1][1]
+        with renewing:
+            if not tokens or time.monotonic() - tokens[-1][0] > RENEW_AFTER_SECONDS:
+                tokens[:] = [(time.monotonic(), make())]
+            return tokens[-1][1]
 
     return token

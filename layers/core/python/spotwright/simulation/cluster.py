@@ -104,7 +104,9 @@ class FakeCluster:
             self.remove("nodes", obj.name)
 
     def all(self, kind: str) -> tuple[Any, ...]:
-        return tuple(self._objects[kind][key] for key in sorted(self._objects[kind]))
+        """As they are at one moment, whatever others change meanwhile."""
+        objects = self._objects[kind].copy()
+        return tuple(objects[key] for key in sorted(objects))
 
     def find(self, kind: str, key: str) -> Any:
         """The object of that key as it is now, None = there is none."""
@@ -189,7 +191,8 @@ class FakeCluster:
 
     def attached_volume(self, attachment: str) -> str | None:
         self._effects.before_read("cluster", "attached_volume")
-        attached = {attachment_name(node, name): name for node in self.attachments for name in self.attachments[node]}
+        volumes = self.attachments.copy()
+        attached = {attachment_name(node, name): name for node in volumes for name in volumes[node]}
         return attached.get(attachment)
 
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
@@ -295,9 +298,10 @@ class FakeCluster:
 
     def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         key = f"{metadata.uid or metadata.key}/{event.reason}/{event.message}"
-        if key not in self._recorded_at or now - self._recorded_at[key] >= event.row.repeat_after:
-            self._recorded_at[key] = now
-            self.events.append(RecordedEvent(now, kind, metadata.name, event.type, event.reason, event.message))
+        with self._effects.changing:
+            if key not in self._recorded_at or now - self._recorded_at[key] >= event.row.repeat_after:
+                self._recorded_at[key] = now
+                self.events.append(RecordedEvent(now, kind, metadata.name, event.type, event.reason, event.message))
 
     # Inside
 

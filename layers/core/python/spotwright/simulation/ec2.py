@@ -173,7 +173,7 @@ class FakeEc2:
 
     def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
         self._effects.before_read("ec2", "launch_template")
-        body, versions = json.dumps(data, sort_keys=True), self._templates.get(name, [])
+        body, versions = json.dumps(data, sort_keys=True), tuple(self._templates.get(name, ()))
         if body not in versions:
             return None
         return f"lt-{list(self._templates).index(name):017x}", str(versions.index(body) + 1)
@@ -183,7 +183,7 @@ class FakeEc2:
         versions = self._templates.setdefault(name, [])
         if body not in versions:
             with self._effects.record("ec2", "ensure_launch_template", name):
-                versions.append(body)
+                versions += [] if body in versions else [body]
         return f"lt-{list(self._templates).index(name):017x}", str(versions.index(body) + 1)
 
     def instances_of_launch(self, launch: str) -> tuple[Instance, ...]:
@@ -293,7 +293,8 @@ class FakeEc2:
         )
 
     def _listed_instances(self) -> tuple[Instance, ...]:
-        return tuple(self._with_state(self.instances[key]) for key in sorted(self.instances))
+        instances = self.instances.copy()
+        return tuple(self._with_state(instances[key]) for key in sorted(instances))
 
     def _with_state(self, instance: Instance) -> Instance:
         ends, now = self._ending.get(instance.id), self._clock.now().timestamp()

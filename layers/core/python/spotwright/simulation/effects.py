@@ -45,8 +45,8 @@ class Effects:
         self._crash_at: tuple[str, str] | None = None
         self._interjected: tuple[int, Callable[[], None]] | None = None
         self._faults: list[Fault] = []
-        # Changes that are made side by side happen one after the other, as in any store.
-        self._changing = RLock()
+        #: Changes that are made side by side happen one after the other, as in any store.
+        self.changing = RLock()
         self.log: list[Effect] = []
         # (port, action) → how often it was read.
         self.reads: Counter[tuple[str, str]] = Counter()
@@ -74,25 +74,39 @@ class Effects:
     def record(self, port: str, action: str, subject: str = "") -> Iterator[None]:
         """Around a change: faults before it, the record of it, faults and the crash after it."""
         self._raise(port, action, acted=False)
-        with self._changing:
+        with self.changing:
             yield
             self.log.append(Effect(len(self.log) + 1, self._clock.now(), port, action, subject))
-        reached = self._crash_after is not None and len(self.log) >= self._crash_after
-        if reached or self._crash_at == (port, action):
-            self._crash_after = self._crash_at = None
+            crashes, interjected = self._take_crash(port, action), self._take_interjected()
+        if crashes:
             raise Crash(f"after {port}.{action} {subject}")
-        if self._interjected is not None and len(self.log) >= self._interjected[0]:
-            actions, self._interjected = self._interjected[1], None
-            actions()
+        interjected()
         self._raise(port, action, acted=True)
+
+    def _take_crash(self, port: str, action: str) -> bool:
+        """Whether the process dies now; it dies once."""
+        reached = self._crash_after is not None and len(self.log) >= self._crash_after
+        if not reached and self._crash_at != (port, action):
+            return False
+        self._crash_after = self._crash_at = None
+        return True
+
+    def _take_interjected(self) -> Callable[[], None]:
+        """What others do now, once."""
+        if self._interjected is None or len(self.log) < self._interjected[0]:
+            return lambda: None
+        actions, self._interjected = self._interjected[1], None
+        return actions
 
     def before_read(self, port: str, action: str) -> None:
         """Before a read: it is counted, and may fail."""
-        self.reads[port, action] += 1
+        with self.changing:
+            self.reads[port, action] += 1
         self._raise(port, action, acted=False)
 
     def _raise(self, port: str, action: str, *, acted: bool) -> None:
-        for fault in self._faults:
-            if (fault.port, fault.action, fault.after_change) == (port, action, acted) and fault.times > 0:
-                fault.times -= 1
-                raise fault.error
+        with self.changing:
+            for fault in self._faults:
+                if (fault.port, fault.action, fault.after_change) == (port, action, acted) and fault.times > 0:
+                    fault.times -= 1
+                    raise fault.error

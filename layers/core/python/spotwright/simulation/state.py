@@ -142,8 +142,7 @@ class FakeState:
             return False
         with self._effects.record("state", "create", key):
             _check_size(key, row)
-            self.rows[key] = row
-        return True
+            return self.rows.setdefault(key, row) is row
 
     def save[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, row: R) -> R:
         key = sort_key(row)
@@ -188,12 +187,13 @@ class FakeState:
         return tuple(row for row in self._open() if isinstance(row, NominationRow))
 
     def due_rows(self, before: int) -> tuple[Row, ...]:
-        waiting = (row for row in self.rows.values() if row.due and row.due <= before)
+        waiting = (row for row in tuple(self.rows.values()) if row.due and row.due <= before)
         return tuple(sorted(waiting, key=lambda row: (row.due, sort_key(row))))
 
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
         self._effects.before_read("state", "offering_health")
-        kept = (self.health[key] for key in sorted(self.health))
+        health_by_key = self.health.copy()
+        kept = (health_by_key[key] for key in sorted(health_by_key))
         return tuple(health for health in kept if health.changed_at_ms + HEALTH_TTL_SECONDS * 1000 > now)
 
     def save_offering_health(self, health: OfferingHealth) -> None:
@@ -259,7 +259,8 @@ class FakeState:
         self.region_read_began = 0
 
     def _open(self, created_after: int | None = None) -> tuple[Row, ...]:
-        rows = (self.rows[key] for key in sorted(self.rows))
+        rows_by_key = self.rows.copy()
+        rows = (rows_by_key[key] for key in sorted(rows_by_key))
         return tuple(
             row
             for row in rows

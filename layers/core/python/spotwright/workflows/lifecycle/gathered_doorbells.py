@@ -6,6 +6,7 @@ be a call. What somebody waits for is not held back: launches, decisions, notice
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final
 
 from spotwright.errors import ApiError
@@ -24,10 +25,11 @@ URGENT_KINDS: Final = frozenset({"launch", "decision"})
 
 
 class GatheredDoorbells:
-    """See DoorbellPort. Doorbells that are not urgent wait for ``send``; equal ones are sent once."""
+    """See DoorbellPort. Doorbells that are not urgent wait for ``send``; equal ones are sent once. Threads share it."""
 
     def __init__(self, doorbells: DoorbellPort) -> None:
         self._doorbells = doorbells
+        self._gathering = Lock()
         # By queue and delay, in the order in which they were rung.
         self._waiting: dict[tuple[str, int], dict[Doorbell, None]] = {}
 
@@ -35,7 +37,8 @@ class GatheredDoorbells:
         if queue in URGENT_QUEUES or any(bell.kind in URGENT_KINDS for bell in bells):
             self._doorbells.ring(queue, bells, delay_seconds=delay_seconds)
         elif bells:
-            self._waiting.setdefault((queue, delay_seconds), {}).update(dict.fromkeys(bells))
+            with self._gathering:
+                self._waiting.setdefault((queue, delay_seconds), {}).update(dict.fromkeys(bells))
 
     def send(self) -> None:
         """Ring for what waits. A queue that fails does not keep the others; the first failure is raised at the end."""

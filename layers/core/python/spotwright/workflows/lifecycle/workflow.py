@@ -1,10 +1,12 @@
 """The only workflow that changes nodes and instances: a doorbell names an object, which is moved one step on."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import Final
+
+import msgspec
 
 from spotwright.errors import ApiError, error_code
 from spotwright.lifecycle.retry import TERMINATION_TICKS
@@ -21,7 +23,7 @@ from spotwright.workflows.lifecycle.status.nodeoverlays import update_nodeoverla
 from spotwright.workflows.lifecycle.termination.absence import check_instance
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
-from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.parallel import CALLS_AT_ONCE, in_parallel
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -32,12 +34,25 @@ DOORBELL_KINDS: Final = (
 )  # fmt: skip
 # Of an error in a log line: it may quote a whole object.
 _SHOWN_CHARACTERS: Final = 500
+# All doorbells of such a kind are a single step.
+_TOGETHER: Final = frozenset({"notice", "command"})
 # Lower numbers first. Orphaned instances come last: little time passes between their check and their termination.
-_URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
-# What instances are bought by: steps that mostly wait for the API server and for EC2, so that they are taken side by
-# side. Each makes up to ten calls at once itself.
+_URGENCY: Final = {"notice": 0, "launch": 1, "decision": 2, "command": 3, "instance": 10}
+# What instances are bought by comes before anything else. Each makes up to ten calls at once itself.
 _BUYING: Final = frozenset({"notice", "launch"})
 _BUYING_AT_ONCE: Final = 5
+# Steps of claims and nodes make their calls one after the other.
+_STEPS_AT_ONCE: Final = CALLS_AT_ONCE
+
+
+class _StepOutcome(msgspec.Struct, frozen=True):
+    """What became of the doorbells of a step. ``failures``: which failed, by kind and key, and why; ``terminations``:
+    instances to terminate; ``postponed``: those for which there was no time left."""
+
+    bells: tuple[Doorbell, ...]
+    failures: dict[tuple[str, str], Exception] = {}
+    terminations: tuple[InstanceTermination, ...] = ()
+    postponed: bool = False
 
 
 def lifecycle(
@@ -53,76 +68,74 @@ def step_doorbells(
 ) -> dict[Doorbell, Exception]:
     """Handle the doorbells of one cluster, urgent ones first, each object once; then terminate instances together.
 
-    All notices are handled together, and all commands. Notices and launches come before anything else, side by side: no
-    instance is bought later because another one is. A doorbell for which there is no time is rung again. One that fails
-    does not keep the others: the answer is which failed, and why. Doorbells for further steps are sent together at the
-    end.
+    All notices are handled together, and all commands; other objects of a kind side by side, since their steps mostly
+    wait for the API server and for EC2. Notices and launches come before anything else: no instance is bought later
+    because another one is. A doorbell for which there is no time is rung again. One that fails does not keep the
+    others: the answer is which failed, and why. Doorbells for further steps are sent together at the end.
     """
     rung = tuple(bells)
-    failures: dict[tuple[str, str], Exception] = {}
-    to_terminate: list[InstanceTermination] = []
-    terminating: list[Doorbell] = []
-    distinct = _distinct(rung)
     gathering = GatheringPorts(ports, GatheredDoorbells(ports.doorbells))
-    buying = [bell for bell in distinct if bell.kind in _BUYING and (bell.kind == "notice" or _has_time(seconds_left))]
-    for failed in _step_buying(gathering, buying, now=now, seconds_left=seconds_left):
-        failures |= failed
-    waiting = [bell for bell in distinct if bell not in buying]
-    for _, group in groupby(waiting, key=lambda bell: bell.kind if bell.kind == "command" else bell):
-        bells_of_step = tuple(group)
-        if not _has_time(seconds_left):
-            postponed = waiting[waiting.index(bells_of_step[0]) :]
-            _postpone(ports, postponed)
-            waiting = waiting[: -len(postponed)]
-            break
-        before = len(to_terminate)
-        failures |= _step(gathering, bells_of_step, to_terminate, now=now, seconds_left=seconds_left)
-        terminating += bells_of_step if len(to_terminate) > before else []
-    try:
-        terminate_all(gathering, to_terminate, now)
-    except ApiError as failure:
-        _log_failure("termination", ", ".join(termination.instance.id for termination in to_terminate), failure)
-        failures |= {(bell.kind, bell.key): failure for bell in terminating}
+    outcomes: list[_StepOutcome] = []
+    for kinds in _kinds_in_order(_distinct(rung)):
+        step = partial(_step_in_time, gathering, now=now, seconds_left=seconds_left)
+        at_once = _BUYING_AT_ONCE if kinds[0][0].kind in _BUYING else _STEPS_AT_ONCE
+        outcomes += in_parallel(step, kinds, at_once=at_once)
+    failures = {key: failure for outcome in outcomes for key, failure in outcome.failures.items()}
+    failures |= _postpone(ports, [bell for outcome in outcomes if outcome.postponed for bell in outcome.bells])
+    failures |= _terminate(gathering, outcomes, now)
     try:
         gathering.doorbells.send()
     except ApiError as failure:
         # Whose doorbell was lost is not known: every step is taken again, which changes nothing that is done.
-        stepped = [bell for bell in (*buying, *waiting) if bell.kind != "notice"]
+        stepped = [bell for outcome in outcomes if not outcome.postponed for bell in outcome.bells]
+        stepped = [bell for bell in stepped if bell.kind != "notice"]
         _log_failure("doorbells", ", ".join(bell.key for bell in stepped), failure)
         failures = {(bell.kind, bell.key): failure for bell in stepped} | failures
     # In the order in which they failed; doorbells of an object that differ in their number fail together.
     return {bell: failure for key, failure in failures.items() for bell in rung if (bell.kind, bell.key) == key}
 
 
+def _kinds_in_order(bells: Iterable[Doorbell]) -> list[list[tuple[Doorbell, ...]]]:
+    """The doorbells of each step; in a list the steps that are taken side by side, one list after the other.
+
+    A claim and its node are two kinds: side by side they would be in each other's way.
+    """
+
+    def is_one_step(bell: Doorbell) -> object:
+        return bell.kind if bell.kind in _TOGETHER else bell
+
+    by_kind = groupby(bells, key=lambda bell: "" if bell.kind in _BUYING else bell.kind)
+    return [[tuple(step) for _, step in groupby(group, key=is_one_step)] for _, group in by_kind]
+
+
 def _has_time(seconds_left: SecondsLeft) -> bool:
     return seconds_left is None or seconds_left() >= LAST_SECONDS
 
 
-def _step_buying(
-    ports: GatheringPorts, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft
-) -> list[dict[tuple[str, str], Exception]]:
-    """All notices together, each launch alone; which failed of each, and why.
-
-    A launch that had to wait for others begins only if there is time left for it.
-    """
-
-    def step(bells_of_step: tuple[Doorbell, ...]) -> dict[tuple[str, str], Exception]:
-        if bells_of_step[0].kind == "notice":
-            return _step_notices(ports.ports, bells_of_step, now=now, seconds_left=seconds_left)
-        if not _has_time(seconds_left):
-            return _postpone_launch(ports.ports, bells_of_step)
-        return _step(ports, bells_of_step, [], now=now, seconds_left=seconds_left)
-
-    groups = groupby(bells, key=lambda bell: bell.kind if bell.kind == "notice" else bell)
-    return in_parallel(step, [tuple(group) for _, group in groups], at_once=_BUYING_AT_ONCE)
+def _step_in_time(
+    ports: GatheringPorts, bells: tuple[Doorbell, ...], *, now: datetime, seconds_left: SecondsLeft
+) -> _StepOutcome:
+    """A step, if there is time left for it when its turn comes. Notices say themselves what they have no time for."""
+    if bells[0].kind == "notice":
+        return _StepOutcome(bells, _step_notices(ports.ports, bells, now=now, seconds_left=seconds_left))
+    if not _has_time(seconds_left):
+        return _StepOutcome(bells, postponed=True)
+    to_terminate: list[InstanceTermination] = []
+    failures = _step(ports, bells, to_terminate, now=now, seconds_left=seconds_left)
+    return _StepOutcome(bells, failures, tuple(to_terminate))
 
 
-def _postpone_launch(ports: LifecyclePorts, bells: tuple[Doorbell, ...]) -> dict[tuple[str, str], Exception]:
-    """Where the queue does not take the doorbell, its message comes back by itself, and other steps go on."""
+def _terminate(
+    ports: GatheringPorts, outcomes: Iterable[_StepOutcome], now: datetime
+) -> dict[tuple[str, str], Exception]:
+    """Terminate the instances of all steps together; which doorbells failed, and why."""
+    ending = [outcome for outcome in outcomes if outcome.terminations]
+    terminations = [termination for outcome in ending for termination in outcome.terminations]
     try:
-        _postpone(ports, bells)
+        terminate_all(ports, terminations, now)
     except ApiError as failure:
-        return {(bell.kind, bell.key): failure for bell in bells}
+        _log_failure("termination", ", ".join(termination.instance.id for termination in terminations), failure)
+        return {(bell.kind, bell.key): failure for outcome in ending for bell in outcome.bells}
     return {}
 
 
@@ -169,11 +182,19 @@ def _log_failure(kind: str, key: str, failure: Exception) -> None:
     log_line(log, log_lines.DOORBELL_FAILED, kind=kind, key=key, code=error_code(failure), error=error)
 
 
-def _postpone(ports: LifecyclePorts, bells: Iterable[Doorbell]) -> None:
-    """Ring again for what there is no time left for; an invocation that is cut off would hold it back for minutes."""
-    postponed = tuple(bells)
-    log_line(log, log_lines.POSTPONED_DOORBELLS, doorbells=len(postponed))
-    ports.doorbells.ring("lifecycle", postponed)
+def _postpone(ports: LifecyclePorts, bells: Collection[Doorbell]) -> dict[tuple[str, str], Exception]:
+    """Ring again for what there is no time left for; an invocation that is cut off would hold it back for minutes.
+
+    Where the queue does not take the doorbells, they fail: their messages come back by themselves.
+    """
+    if not bells:
+        return {}
+    log_line(log, log_lines.POSTPONED_DOORBELLS, doorbells=len(bells))
+    try:
+        ports.doorbells.ring("lifecycle", tuple(bells))
+    except ApiError as failure:
+        return {(bell.kind, bell.key): failure for bell in bells}
+    return {}
 
 
 def handle_doorbell(

@@ -1,0 +1,96 @@
+"""Steps of a batch: different objects side by side, each with its own lines, failures and time."""
+
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.model import labels
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import nodeclaims, nodes
+from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
+from spotwright.workflows.ports.doorbells import Doorbell
+
+NODES = 30
+
+
+def running(world: World, nodes: int) -> None:
+    """So many pods, each of which fills a small node."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), nodes)
+    assert world.run(120, until=lambda: len(world.running_pods()) == nodes)
+
+
+def bells_of(world: World, kind: str) -> list[Doorbell]:
+    """A doorbell for each claim, or each node."""
+    return [
+        Doorbell(world.cluster.name, kind, obj.name) for obj in world.cluster.all(f"{kind}s".replace("cl", "nodecl"))
+    ]
+
+
+@pytest.mark.side_by_side
+@pytest.mark.parametrize("kind", ["claim", "node"])
+def test_a_step_does_not_wait_for_the_steps_of_other_objects(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    running(world, 3)
+    together, step = Barrier(3, timeout=60), nodeclaims.step_nodeclaim
+
+    def wait_for_others(*arguments: Any, **more: Any) -> None:
+        together.wait()
+        step(*arguments, **more)
+
+    for module in (nodeclaims, nodes):
+        monkeypatch.setattr(module, "step_nodeclaim", wait_for_others)
+    assert not step_doorbells(world.ports, bells_of(world, kind), now=world.clock.now())
+    assert not together.broken
+
+
+@pytest.mark.side_by_side
+def test_many_nodes_join_at_once_and_each_line_names_its_own_launch(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Functions make their steps in threads, as on AWS."""
+    with caplog.at_level("INFO", "spotwright"):
+        running(world, NODES)
+        world.run(30)
+    launches = {claim.name: claim.metadata.annotations[labels.LAUNCH] for claim in world.claims()}
+    lines = [vars(record) for record in caplog.records if record.message == "initialized nodeclaim"]
+    assert {line["nodeclaim"]: line["launch"] for line in lines} == launches
+    assert len(lines) == NODES
+    assert not world.failures
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 0)
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    assert world.run(300, until=lambda: not world.claims() and not world.cluster.all("nodes"))
+    assert not world.ec2.live_instances()
+
+
+def test_exactly_the_steps_that_fail_are_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    running(world, 4)
+    bells = bells_of(world, "claim")
+    failing, step = bells[1].key, nodeclaims.step_nodeclaim
+    stepped = list[str]()
+
+    def fail(ports: Any, name: str, *arguments: Any, **more: Any) -> None:
+        stepped.append(name)
+        if name == failing:
+            raise Unavailable("no answer")
+        step(ports, name, *arguments, **more)
+
+    monkeypatch.setattr(nodeclaims, "step_nodeclaim", fail)
+    assert [*step_doorbells(world.ports, bells, now=world.clock.now())] == [bells[1]]
+    assert sorted(stepped) == [bell.key for bell in bells]
+
+
+def test_steps_for_which_no_time_is_left_are_rung_for_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    running(world, 4)
+    bells, stepped = bells_of(world, "claim"), list[str]()
+    monkeypatch.setattr(nodeclaims, "step_nodeclaim", lambda _, name, *__, **___: stepped.append(name))
+    seconds = iter([30.0, 20.0, 5.0, 4.0])
+    world.doorbells.messages.clear()
+    lifecycle(world.ports, bells, now=world.clock.now(), seconds_left=lambda: next(seconds))
+    assert stepped == [bell.key for bell in bells[:2]]
+    assert [message.doorbell for message in world.doorbells.messages] == bells[2:]
+    assert len({message.at for message in world.doorbells.messages}) == 1
