@@ -2,8 +2,9 @@
 
 The local AWS is strict. `--lenient` on the command line, or SPOTWRIGHT_LOCAL_LENIENT, names rules to relax
 (`all`, `delays` for those that only take time); `POST /_local/strictness {"iam-propagation": false}` does so while
-it runs, and `POST /_local/strictness/clock {"stopped": true}` keeps what is not seen yet from being seen, however slow
-the machine. Why we believe each of them: docs/aws-facts.md.
+it runs, and `POST /_local/strictness/clock {"stopped": true}` keeps what is not seen yet from being seen, instances in
+their states, sessions from ending and EC2's request tokens from coming back, however slow the machine. Why we believe
+each of the rules: docs/aws-facts.md.
 """
 
 import os
@@ -11,6 +12,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -118,6 +120,10 @@ class Strictness:
         """Seconds of the clock by which all delays end: monotonic, and standing still while it is stopped."""
         stopped_at = self._stopped_at
         return (time.monotonic() if stopped_at is None else stopped_at) - self._behind_seconds
+
+    def behind(self) -> timedelta:
+        """For how long the clock has stood still so far."""
+        return timedelta(seconds=time.monotonic() - self.now())
 
     def set_clock(self, body: Mapping[str, Any]) -> dict[str, bool]:
         """Control API: `stopped`, true or false. Raises KeyError when it is missing."""

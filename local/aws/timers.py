@@ -1,10 +1,9 @@
-"""Things that happen later: one thread, a heap of deadlines."""
+"""Things that happen later, by the clock that a test can stop: one thread, a heap of deadlines."""
 
 import heapq
 import itertools
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 
@@ -18,11 +17,12 @@ class Timers:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._changed = threading.Condition()
+        self._now = emulator.strictness.now
         emulator.run_in_background("timers", self._run)
 
     def start(self, seconds: float, act: Callable[[], None]) -> None:
         with self._changed:
-            heapq.heappush(self._heap, (time.monotonic() + seconds, next(self._order), act))
+            heapq.heappush(self._heap, (self._now() + seconds, next(self._order), act))
             self._changed.notify()
 
     def _run(self, stop: threading.Event) -> None:
@@ -34,7 +34,7 @@ class Timers:
     def _next(self) -> Callable[[], None] | None:
         """The next act that is due, or None after at most 0.2 s."""
         with self._changed:
-            wait = self._heap[0][0] - time.monotonic() if self._heap else 0.2
+            wait = self._heap[0][0] - self._now() if self._heap else 0.2
             if wait > 0:
                 self._changed.wait(min(wait, 0.2))
                 return None

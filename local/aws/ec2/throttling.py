@@ -75,7 +75,7 @@ class RequestLimits:
         self._buckets: dict[str, TokenBucket] = {}
         self._enabled = True
         # Seconds; a test in virtual time puts its own here.
-        self.clock: Callable[[], float] = time.monotonic
+        self.clock: Callable[[], float] = emulator.strictness.now
 
     def check(self, request: AwsRequest) -> None:
         """Take the call's tokens; raises RequestLimitExceeded."""

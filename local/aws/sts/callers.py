@@ -96,7 +96,7 @@ def resolve_caller(emulator: Emulator, access_key: str) -> Caller:
         return Caller(access_key, f"arn:aws:iam::{emulator.account}:root", emulator.account)
     session = _session(emulator, access_key)
     if session is not None:
-        if session.expiration.replace(tzinfo=UTC) < datetime.now(UTC):
+        if session.expiration.replace(tzinfo=UTC) < datetime.now(UTC) - emulator.strictness.behind():
             raise UnknownCaller("ExpiredToken")
         return _of_session(session)
     user = iam_backends[emulator.account]["aws"].get_user_from_access_key_id(access_key)

@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -46,10 +47,19 @@ class Aws:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.endpoint + path, data, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             return json.load(error) | {"status": error.code}
+
+    @contextmanager
+    def stopped_clock(self) -> Iterator[None]:
+        """However long it takes, no delay ends, no instance changes its state and no request token comes back."""
+        self.control("POST", "/_local/strictness/clock", {"stopped": True})
+        try:
+            yield
+        finally:
+            self.control("POST", "/_local/strictness/clock", {"stopped": False})
 
     def role(
         self, name: str, *statements: dict[str, Any], trust: Any = None, trusted_actions: Any = "sts:AssumeRole"
@@ -81,7 +91,7 @@ def _client(endpoint: str, service: str, region: str, key: str, secret: str, tok
         aws_access_key_id=key,
         aws_secret_access_key=secret,
         aws_session_token=token or None,
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=60),
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=300),
     )
 
 
@@ -102,7 +112,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
         yield running
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=120)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
     directory = tmp_path_factory.mktemp("strict")
-    with run_local_aws(directory, lenient=()) as running:
+    with run_local_aws(directory, lenient=(Rule.INIT_DURATION, Rule.PROCESSOR_SHARE)) as running:
         aws = Aws(running.endpoint, directory)
         aws.control(
             "POST",
@@ -43,16 +43,10 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
 @contextmanager
 def relaxed(aws: Aws, *names: Rule) -> Iterator[None]:
     aws.control("POST", "/_local/strictness", dict.fromkeys(names, False))
-    yield
-    aws.control("POST", "/_local/strictness", dict.fromkeys(names, True))
-
-
-@contextmanager
-def stopped_clock(aws: Aws) -> Iterator[None]:
-    """No delay ends meanwhile, however long the test takes."""
-    aws.control("POST", "/_local/strictness/clock", {"stopped": True})
-    yield
-    aws.control("POST", "/_local/strictness/clock", {"stopped": False})
+    try:
+        yield
+    finally:
+        aws.control("POST", "/_local/strictness", dict.fromkeys(names, True))
 
 
 @pytest.fixture
@@ -94,7 +88,7 @@ def error_code(call: Callable[[], object]) -> str:
 
 
 def test_a_new_right_is_refused_until_it_is_seen_everywhere(strict: Aws, name: str) -> None:
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         role = make_role(strict, name, "sqs:ListQueues")
         with relaxed(strict, Rule.IAM_PROPAGATION):
             sqs = strict.client("sqs", assume(strict, role))
@@ -108,7 +102,7 @@ def test_a_new_right_is_refused_until_it_is_seen_everywhere(strict: Aws, name: s
 def test_a_right_that_was_taken_away_is_good_until_that_is_seen(strict: Aws, name: str) -> None:
     with relaxed(strict, Rule.IAM_PROPAGATION):
         sqs = strict.client("sqs", assume(strict, make_role(strict, name, "sqs:ListQueues")))
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         allow(strict, name, "sns:ListTopics")
         assert sqs.list_queues()
     assert eventually(lambda: error_code(sqs.list_queues) == "AccessDeniedException", 120)
@@ -118,7 +112,7 @@ def test_a_new_role_cannot_be_assumed_at_once(strict: Aws, name: str) -> None:
     with relaxed(strict, Rule.IAM_PROPAGATION):
         caller = assume(strict, make_role(strict, f"{name}-caller", "sts:AssumeRole"))
     sts = strict.client("sts", caller)
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         arn = make_role(strict, name)
         assert error_code(lambda: sts.assume_role(RoleArn=arn, RoleSessionName="test")) == "AccessDenied"
     assert eventually(lambda: not error_code(lambda: sts.assume_role(RoleArn=arn, RoleSessionName="test")), 120)
@@ -131,7 +125,7 @@ def test_an_access_entry_lets_nobody_in_at_first(strict: Aws, name: str) -> None
     def groups() -> list[str]:
         return list(identify(strict, login, CLUSTER).get("groups", ()))
 
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         enter(strict, arn)
         assert identify(strict, login, CLUSTER)["reason"].endswith("has not reached the cluster yet")
     assert eventually(lambda: "system:masters" in groups(), 120)
@@ -211,7 +205,7 @@ def test_a_pod_identity_association_gives_nothing_at_first(strict: Aws, name: st
     def has_credentials() -> bool:
         return "AccessKeyId" in strict.control("POST", "/_local/podidentity", account)
 
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         account = associate(strict, name)
         assert not has_credentials()
         assert not is_told()
@@ -271,7 +265,7 @@ def test_a_new_instance_profile_is_not_known_to_ec2_at_first(strict: Aws, name: 
         iam.add_role_to_instance_profile(InstanceProfileName=profile, RoleName=f"KarpenterNodeRole-{REAL_CLUSTER}")
         return {"IamInstanceProfile": {"Name": profile}}
 
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         profile = make(name)
         (refusal,) = launch(strict, **profile)["Errors"]
     assert refusal["ErrorCode"] == "InvalidParameterValue"
@@ -285,7 +279,7 @@ def test_a_new_launch_template_is_not_known_to_ec2_at_first(strict: Aws, ec2: An
     def names() -> list[str]:
         return [template["LaunchTemplateName"] for template in ec2.describe_launch_templates()["LaunchTemplates"]]
 
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         request = fleet_request(ec2, [override(ec2, "m6i.large", "a")])
         made = request["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]["LaunchTemplateName"]
         assert error_code(lambda: ec2.create_fleet(**request)) == "InvalidLaunchTemplateName.NotFoundException"
@@ -297,7 +291,7 @@ def test_a_new_launch_template_is_not_known_to_ec2_at_first(strict: Aws, ec2: An
 
 
 def test_a_new_instance_is_not_shown_at_first(strict: Aws, ec2: Any) -> None:
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         (made,) = instance_ids(launch(strict))
         tag = {"Resources": [made], "Tags": [{"Key": "Name", "Value": "n"}]}
         assert error_code(lambda: ec2.describe_instances(InstanceIds=[made])) == "InvalidInstanceID.NotFound"
@@ -339,7 +333,7 @@ def test_an_index_does_not_show_at_once_what_was_written(strict: Aws, name: str)
         )["Items"]
         return {item["pk"]["S"] for item in found}
 
-    with stopped_clock(strict):
+    with strict.stopped_clock():
         write("late")
         assert dynamodb.get_item(TableName=name, Key={"pk": {"S": "late"}})["Item"]
         assert not shown()
@@ -363,7 +357,7 @@ def handler(event, context):
 
 @pytest.fixture(scope="module")
 def lambdas(strict: Aws) -> Serverless:
-    """The same local AWS, for functions; their role may do all, everywhere by now."""
+    """The same local AWS, for functions, which may start slowly; their role may do all, everywhere by now."""
     aws = Serverless(strict.endpoint, strict.directory, 0)
     with relaxed(strict, Rule.IAM_PROPAGATION):
         aws.role("function")
@@ -387,7 +381,7 @@ def test_a_throttled_batch_was_received(strict: Aws, lambdas: Serverless, name: 
 
 def test_a_new_account_runs_ten_functions_at_once(strict: Aws, lambdas: Serverless, name: str, tmp_path: Path) -> None:
     for half in ("a", "b"):
-        lambdas.function(f"{name}-{half}", SLOW, Timeout=120)
+        lambdas.function(f"{name}-{half}", SLOW, Timeout=300)
 
     def most_at_once(seconds: float) -> int:
         directory = tmp_path / str(seconds)
@@ -397,13 +391,20 @@ def test_a_new_account_runs_ten_functions_at_once(strict: Aws, lambdas: Serverle
             event = {"directory": str(directory), "number": number, "most": 11, "seconds": seconds}
             return list(lambdas.invoke(f"{name}-{'ab'[number % 2]}", event)[0])
 
+        def times_of(number: int) -> list[float]:
+            """Again where it waited in vain for its place."""
+            busy = lambdas.client("lambda").exceptions.TooManyRequestsException
+            while True:
+                with suppress(busy):
+                    return invoke(number)
+
         with ThreadPoolExecutor(12) as threads:
-            times = list(threads.map(invoke, range(12)))
+            times = list(threads.map(times_of, range(12)))
         return int(max(sum(began <= start < until for began, until in times) for start, _ in times))
 
     assert most_at_once(2) <= 10
     with relaxed(strict, Rule.ACCOUNT_CONCURRENCY):
-        assert most_at_once(100) > 10
+        assert most_at_once(200) > 10
 
 
 def test_a_queue_policy_counts_for_every_caller(strict: Aws, name: str) -> None:
@@ -435,12 +436,13 @@ def test_a_queue_policy_counts_for_every_caller(strict: Aws, name: str) -> None:
 
 def test_a_process_has_ten_seconds_to_start(strict: Aws, lambdas: Serverless, name: str) -> None:
     source = "import time\ntime.sleep(12)\ndef handler(event, context): return 1\n"
-    lambdas.function(name, source, Timeout=3)
+    lambdas.function(name, source)
+    strict.control("POST", "/_local/strictness", {Rule.INIT_DURATION: True})
     answer, response = lambdas.invoke(name)
+    strict.control("POST", "/_local/strictness", {Rule.INIT_DURATION: False})
     assert response["FunctionError"] == "Unhandled"
     assert answer["errorMessage"] == "init took over 10 s"
-    with relaxed(strict, Rule.INIT_DURATION):
-        assert lambdas.invoke(name)[0] == 1
+    assert lambdas.invoke(name)[0] == 1
 
 
 def test_delays_are_drawn_from_the_seed_within_their_limits() -> None:

@@ -54,7 +54,7 @@ class StackDriver:
             now = str(self.describe(name)["StackStatus"])
             return "" if now.endswith("IN_PROGRESS") else now
 
-        return eventually(status, 30, "the end of the operation")
+        return eventually(status, what="the end of the operation")
 
     def outputs(self) -> dict[str, str]:
         return {o["OutputKey"]: o["OutputValue"] for o in self.describe().get("Outputs", ())}

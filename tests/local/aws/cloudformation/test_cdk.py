@@ -35,6 +35,7 @@ def assembly(folder: Path, code: str, colour: str) -> Path:
                     "FunctionName": "tiny",
                     "Runtime": "python3.13",
                     "Handler": "handler.handler",
+                    "Timeout": 60,
                     "Role": {"Fn::GetAtt": ["Role", "Arn"]},
                     "Code": {"S3Bucket": ASSETS, "S3Key": "fn.zip"},
                     "Environment": {"Variables": {"COLOUR": colour}},
@@ -102,7 +103,7 @@ class Cli:
             cwd=self.environment["HOME"],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -33,6 +33,7 @@ def test_a_function_with_a_layer_is_deployed_and_answers(aws: Aws) -> None:
                 "Properties": {
                     "Runtime": "python3.13",
                     "Handler": "handler.handler",
+                    "Timeout": 60,
                     "Role": {"Fn::GetAtt": ["Role", "Arn"]},
                     "Layers": [{"Ref": "Layer"}],
                     "Code": {"S3Bucket": "assets", "S3Key": "code.zip"},

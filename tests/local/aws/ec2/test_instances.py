@@ -1,5 +1,6 @@
 """The life of an instance over the API, and the control routes that end it."""
 
+import json
 import time
 from typing import Any
 
@@ -31,21 +32,23 @@ def state(ec2: Any, instance_id: str) -> str:
     return str(instances(ec2, InstanceIds=[instance_id])[0]["State"]["Name"])
 
 
-def until(ec2: Any, instance_id: str, wanted: str, seconds: float = 60) -> None:
+def until(ec2: Any, instance_id: str, wanted: str, seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while state(ec2, instance_id) != wanted:
         assert time.monotonic() < deadline, f"{instance_id} is {state(ec2, instance_id)}, not {wanted}"
         time.sleep(0.05)
 
 
-def test_an_instance_runs_and_ends_step_by_step(ec2: Any) -> None:
-    (instance_id,) = start(ec2)
-    assert state(ec2, instance_id) == "pending"
+def test_an_instance_runs_and_ends_step_by_step(aws: Aws, ec2: Any) -> None:
+    with aws.stopped_clock():
+        (instance_id,) = start(ec2)
+        assert state(ec2, instance_id) == "pending"
     until(ec2, instance_id, "running")
-    change = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
-    assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
-    again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
-    assert again["PreviousState"]["Name"] == "shutting-down"
+    with aws.stopped_clock():
+        change = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
+        assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
+        again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
+        assert again["PreviousState"]["Name"] == "shutting-down"
     until(ec2, instance_id, "terminated")
     ended = instances(ec2, InstanceIds=[instance_id])[0]
     assert ended["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
@@ -168,7 +171,7 @@ def test_ec2_tells_the_event_bus(aws: Aws, ec2: Any) -> None:
     aws.control("POST", "/_local/rebalance", {"instanceId": instance_id})
     aws.control("POST", "/_local/interrupt", {"instanceId": instance_id, "seconds": 0})
     until(ec2, instance_id, "terminated")
-    seen = [event for event in _events(sqs, url, 6) if event["detail"]["instance-id"] == instance_id]
+    seen = _events(sqs, url, instance_id, 6)
     events.remove_targets(Rule="ec2-events", Ids=["1"])
     states = [event["detail"]["state"] for event in seen if "state" in event["detail"]]
     assert states == ["pending", "running", "shutting-down", "terminated"]
@@ -178,13 +181,12 @@ def test_ec2_tells_the_event_bus(aws: Aws, ec2: Any) -> None:
     assert any(event["detail-type"] == "EC2 Instance Rebalance Recommendation" for event in seen)
 
 
-def _events(sqs: Any, url: str, wanted: int) -> list[dict[str, Any]]:
-    """Events from the queue in order of their time, at least `wanted` of them."""
-    import json
-
+def _events(sqs: Any, url: str, instance_id: str, wanted: int) -> list[dict[str, Any]]:
+    """An instance's events from the queue in their order, at least `wanted` of them, without those of others."""
     found: list[dict[str, Any]] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(found) < wanted and time.monotonic() < deadline:
-        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
-        found += [json.loads(message["Body"]) for message in answer.get("Messages", [])]
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1, VisibilityTimeout=900)
+        events = [json.loads(message["Body"]) for message in answer.get("Messages", [])]
+        found += [event for event in events if event["detail"]["instance-id"] == instance_id]
     return found

@@ -83,7 +83,7 @@ def network(aws: Aws) -> Network:
 def asked_from(aws: Aws, network: Network) -> str:
     """How a call to STS ends that a new function makes there."""
     name = f"asks-{next(_numbers)}"
-    aws.function(name, ASKS, Timeout=30, VpcConfig={"SubnetIds": [network.subnet], "SecurityGroupIds": []})
+    aws.function(name, ASKS, VpcConfig={"SubnetIds": [network.subnet], "SecurityGroupIds": []})
     return str(aws.invoke(name)[0])
 
 

@@ -12,7 +12,7 @@ BUSY = """
 import os, pathlib, time
 def handler(event, context):
     pathlib.Path(event).write_text(str(os.getpid()))
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -21,12 +21,12 @@ def test_function_processes_end_with_it(tmp_path: Path, how: signal.Signals) -> 
     with run_local_aws(tmp_path) as aws:
         aws.function("idle", "import os\ndef handler(e, c):\n    return os.getpid()")
         mark = tmp_path / "busy"
-        aws.function("busy", BUSY, Timeout=60)
+        aws.function("busy", BUSY, Timeout=600)
         idle, _ = aws.invoke("idle")
         aws.invoke("busy", str(mark), InvocationType="Event")
         busy = int(eventually(lambda: mark.exists() and mark.read_text()))
         os.kill(aws.pid, how)
-        eventually(lambda: not _alive(idle) and not _alive(busy), 10, "the end of the functions")
+        eventually(lambda: not _alive(idle) and not _alive(busy), what="the end of the functions")
 
 
 def _alive(pid: int) -> bool:

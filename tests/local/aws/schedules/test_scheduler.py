@@ -35,8 +35,8 @@ def schedule(aws: Aws, name: str, expression: str, role: str, **target: Any) -> 
 def test_a_rate_fires_at_once_and_each_period(aws: Aws) -> None:
     url = aws.queue("ticks")
     aws.control("POST", "/_local/schedules", {"speed": 60})
-    schedule(aws, "ticks", "rate(1 minute)", scheduler_role(aws, "ticks", "sqs:SendMessage"))
     began = time.monotonic()
+    schedule(aws, "ticks", "rate(1 minute)", scheduler_role(aws, "ticks", "sqs:SendMessage"))
     seen: list[Any] = []
     while len(seen) < 3:
         seen += aws.receive(url, 5)
@@ -48,7 +48,9 @@ def test_a_rate_fires_at_once_and_each_period(aws: Aws) -> None:
 
 def test_a_moment_fires_once_and_removes_itself(aws: Aws) -> None:
     url = aws.queue("once")
-    moment = datetime.now(UTC) + timedelta(seconds=2)
+    role = scheduler_role(aws, "once", "sqs:SendMessage")
+    # A moment that has gone by when the schedule is first looked at is missed.
+    moment = datetime.now(UTC) + timedelta(seconds=12)
     aws.client("scheduler").create_schedule(
         Name="once",
         ScheduleExpression=f"at({moment:%Y-%m-%dT%H:%M:%S})",
@@ -56,11 +58,11 @@ def test_a_moment_fires_once_and_removes_itself(aws: Aws) -> None:
         ActionAfterCompletion="DELETE",
         Target={
             "Arn": aws.queue_arn("once"),
-            "RoleArn": scheduler_role(aws, "once", "sqs:SendMessage"),
+            "RoleArn": role,
             "Input": "now",
         },
     )
-    assert [message["Body"] for message in aws.receive(url, 10)] == ["now"]
+    assert [message["Body"] for message in eventually(lambda: aws.receive(url))] == ["now"]
     eventually(lambda: aws.client("scheduler").list_schedules(NamePrefix="once")["Schedules"] == [])
 
 
@@ -106,7 +108,7 @@ def test_a_scheduled_rule_sends_a_scheduled_event(aws: Aws) -> None:
     policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     aws.client("sqs").set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
     events.put_targets(Rule="ruled", Targets=[{"Id": "1", "Arn": aws.queue_arn("ruled")}])
-    (message, *_) = aws.receive(url, 10)
+    (message, *_) = eventually(lambda: aws.receive(url))
     event = json.loads(message["Body"])
     assert (event["source"], event["detail-type"], event["resources"]) == ("aws.events", "Scheduled Event", [arn])
     aws.control("POST", "/_local/schedules", {"speed": 1})
