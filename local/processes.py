@@ -35,6 +35,10 @@ sleep 2
 for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 """
 
+# A process begins when it is told to, which is when the guardian knows of it; and never, when its owner has ended. The
+# variables are those that a shell sets for what it runs.
+BEGIN = 'read -r go && unset OLDPWD PWD SHLVL _ && exec "$@" </dev/null'
+
 
 class ProcessEnded(RuntimeError):
     """A process ended, or did not get ready in time; the text holds the end of its log."""
@@ -62,8 +66,8 @@ class Processes:
             raise ValueError(f"a process {name} is already here")
         with (self._logs / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [str(part) for part in command],
-                stdin=subprocess.DEVNULL,
+                ["/bin/sh", "-c", BEGIN, "begin", *(str(part) for part in command)],
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=None if environment is None else dict(environment),
@@ -72,6 +76,9 @@ class Processes:
             )
         self._tell(f"+ {process.pid}")
         self._running[name] = process
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as told:
+            told.write(b"\n")
         return process
 
     def wait(self, name: str, ready: Callable[[], bool], *, timeout_seconds: float) -> None:

@@ -159,7 +159,10 @@ class PodRunner:
             container.name, container.command, environment=container.environment, directory=folder
         )
         state = {"pid": process.pid, "environment": container.environment, "node": container.pod["spec"]["nodeName"]}
-        (folder / f"{container.spec['name']}.json").write_text(json.dumps(state, indent=2))
+        # Whoever sees the file finds all of it.
+        unfinished = folder / f"{container.spec['name']}.json.unfinished"
+        unfinished.write_text(json.dumps(state, indent=2))
+        unfinished.replace(folder / f"{container.spec['name']}.json")
         log(container.pod, f"{container.spec['name']} runs as process {process.pid}")
 
     def _end(self, container: ContainerProcess) -> None:

@@ -21,13 +21,12 @@ STUBBORN = "trap '' TERM; echo $$ > parent; while true; do sleep 1; done"
 
 def is_alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return "zombie" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return "zombie" not in Path(f"/proc/{pid}/status").read_text()
 
 
-def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
+def until(holds: Callable[[], object], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come about in time"
@@ -44,7 +43,7 @@ def test_close_ends_whole_families(tmp_path: Path) -> None:
         processes.start("family", ["/bin/sh", "-c", FAMILY], directory=tmp_path)
         pids = [pid_in(tmp_path / name) for name in ("parent", "child")]
         assert all(map(is_alive, pids))
-    assert not any(map(is_alive, pids))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
@@ -67,26 +66,55 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path, number: si
         processes.start("family", ["/bin/sh", "-c", {script!r}])
         time.sleep(600)
     """
-    root = Path(__file__).parents[2]
-    owner = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        stderr=subprocess.DEVNULL,
-    )
+    owner = start_owner(program, tmp_path)
     pids = [pid_in(tmp_path / "parent")]
     if script == FAMILY:
         pids.append(pid_in(tmp_path / "child"))
     owner.send_signal(number)
-    owner.wait(10)
+    owner.wait(180)
     until(lambda: not any(map(is_alive, pids)))
+
+
+def start_owner(program: str, folder: Path) -> subprocess.Popen[bytes]:
+    """A process of its own that runs the program, which may import what we do."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def test_nothing_begins_before_it_is_known_that_it_has_to_end(tmp_path: Path) -> None:
+    """Its owner is killed as it is about to say so."""
+    program = """
+        import os, signal
+        from pathlib import Path
+        from local.processes import Processes
+        def tell(line):
+            Path("told").write_text(line)
+            os.kill(os.getpid(), signal.SIGKILL)
+        processes = Processes(Path("logs"))
+        processes._tell = tell
+        processes.start("sleeper", ["/bin/sh", "-c", "echo > began; sleep 600"])
+    """
+    start_owner(program, tmp_path).wait(180)
+    until(lambda: not is_alive(int((tmp_path / "told").read_text().removeprefix("+ "))))
+    assert not (tmp_path / "began").exists()
+
+
+def test_a_process_sees_its_own_environment_alone(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        processes.start("shows", [sys.executable, "-c", "import os; print(*os.environ)"], environment={"OWN": "1"})
+        until(lambda: processes.exit_codes() == {"shows": 0})
+        assert set(processes.log_tail("shows").split()) <= {"OWN", "LC_CTYPE"}
 
 
 def test_a_process_that_ends_before_it_is_ready_says_why(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         processes.start("broken", ["/bin/sh", "-c", "echo no such flag; exit 7"])
         with pytest.raises(ProcessEnded, match=r"broken ended with 7:\nno such flag"):
-            processes.wait("broken", lambda: False, timeout_seconds=10)
+            processes.wait("broken", lambda: False, timeout_seconds=180)
 
 
 def test_one_that_never_gets_ready_is_given_up(tmp_path: Path) -> None:
