@@ -141,6 +141,13 @@ def test_a_second_run_goes_on_where_the_first_gave_up() -> None:
     assert world.log.count("delete a") == 1
 
 
+def test_what_is_left_is_told_as_it_is_when_the_time_is_up() -> None:
+    """A claim that was deleted a moment before is deleted, however little time there was."""
+    world = World(patience=1)
+    world.add("a")
+    assert world.drain().remaining == ("a: instance terminating",)
+
+
 def test_what_holds_a_drain_up_is_told_once_in_the_claims_own_words() -> None:
     world = World(patience=30)
     world.add("a", slow=1000)

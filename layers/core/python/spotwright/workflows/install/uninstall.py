@@ -56,8 +56,9 @@ def drain(
             _delete(objects, claim, force_at)
         progress = _progress(claims, len(names), progress, report)
         if deadline.remaining_seconds() < POLL_SECONDS:
-            deleted = names - {_name(claim) for claim in claims}
-            return UninstallResult(tuple(sorted(deleted)), tuple(_waits_for(claim) for claim in claims))
+            left = objects.list(_CLAIM["apiVersion"], _CLAIM["kind"])
+            deleted = names - {_name(claim) for claim in left}
+            return UninstallResult(tuple(sorted(deleted)), tuple(_waits_for(claim) for claim in left))
         deadline.pause(POLL_SECONDS)
 
 
