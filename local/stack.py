@@ -33,7 +33,7 @@ ACCOUNT = "123456789012"
 CLUSTER = "dev-eks-cluster"
 # Pods with an image of this name run as the process that `forwarder_command` names.
 FORWARDER_IMAGE = "spotwright-forwarder"
-READY_SECONDS = 60.0
+READY_SECONDS = 300.0
 
 type Report = Callable[[str], None]
 
@@ -85,7 +85,7 @@ class Stack:
         resources.callback(self._ports.close)
         self._processes = resources.enter_context(Processes(self.logs))
         self.aws_endpoint = f"http://127.0.0.1:{self._ports.take()}"
-        self._pool = urllib3.PoolManager(retries=False, timeout=30.0)
+        self._pool = urllib3.PoolManager(retries=False, timeout=120.0)
 
     @classmethod
     def start(
@@ -149,7 +149,7 @@ class Stack:
             check=check,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             env={**os.environ, **self.environment()},
         )
 

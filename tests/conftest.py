@@ -38,7 +38,7 @@ SHARED = {
     "tests/e2e/test_capacity_without_pods.py": "e2e/one after the other",
     "tests/e2e/test_stack.py": "e2e/one after the other",
     "tests/forwarder/test_process.py": "control plane",
-    "tests/functions/test_install_cluster.py": "control plane",
+    "tests/functions/install/test_cluster.py": "control plane",
 }
 
 

@@ -22,7 +22,8 @@ POD_CIDR = "100.64.0.0/16"
 # The label of nodes whose kubelet kwok plays. It has to be a label: kwok filters annotations on its own
 # side and does not notice when one is taken off again.
 KUBELET_LABEL = "local.spotwright.dev/kubelet"
-READY_SECONDS = 60.0
+# A part that ends is noticed at once; on a machine with other work they take a while.
+READY_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def ran(
     *arguments: str, code: str = "from spotwright.cli.__main__ import once; once()"
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", f"import sys; sys.argv[1:] = {list(arguments)!r}\n{code}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(arguments: list[str], redi
     code = "from spotwright.cli.__main__ import once; once()"
     command = shlex.join([sys.executable, "-c", code, *arguments])
     done = subprocess.run(
-        ["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stderr == f"spotwright: standard output cannot be written: {why}\n"
     assert done.returncode == 2

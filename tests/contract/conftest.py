@@ -78,7 +78,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def wait_served(stack: Stack, *paths: str) -> None:
     """Until the API server answers for each; ``kubectl wait`` fails where a definition has no status yet."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while missing := [path for path in paths if not KubernetesApi(stack.kubeconfig).find(f"/apis/{path}")]:
         assert time.monotonic() < deadline, f"not served: {missing}"
         time.sleep(0.1)
@@ -86,7 +86,7 @@ def wait_served(stack: Stack, *paths: str) -> None:
 
 def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + READY_SECONDS
-    pool = urllib3.PoolManager(retries=False, timeout=1.0)
+    pool = urllib3.PoolManager(retries=False, timeout=30.0)
     while time.monotonic() < deadline:
         assert process.poll() is None, "the local AWS ended"
         try:

@@ -218,7 +218,7 @@ def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:
 
 
 def _is_deleted(port: ClusterPort, name: str) -> bool:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         if port.nodeclaim(name) is None:
             return True

@@ -72,7 +72,7 @@ class Forwarder:
                 assert body["cluster"] == "test"
                 found.append((body["kind"], body["key"]))
 
-    def wait_for(self, queue: str, *wanted: tuple[str, str], seconds: float = 90) -> None:
+    def wait_for(self, queue: str, *wanted: tuple[str, str], seconds: float = 180) -> None:
         missing = set(wanted)
 
         def all_there() -> bool:
@@ -83,11 +83,11 @@ class Forwarder:
 
     def page(self, path: str) -> str:
         line = next(line for line in self.log.read_text().splitlines() if '"started forwarder"' in line)
-        with urllib.request.urlopen(f"http://{json.loads(line)['metrics']}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{json.loads(line)['metrics']}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
 
-def wait_until(true: Callable[[], bool], story: Callable[[], str], seconds: float = 90) -> None:
+def wait_until(true: Callable[[], bool], story: Callable[[], str], seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, story()
@@ -147,7 +147,7 @@ def forwarder(aws: str, image: Path, tmp_path: Path) -> Iterator[Forwarder]:
         process = subprocess.Popen([PYTHON, "-m", "forwarder"], env=environment, stdout=out, stderr=out, cwd=tmp_path)
     running = Forwarder(process, log, cluster, sqs, dynamodb, urls, s3, bucket)
     try:
-        wait_until(lambda: heartbeat(running) is not None, lambda: log.read_text(), 30)
+        wait_until(lambda: heartbeat(running) is not None, lambda: log.read_text())
         yield running
     finally:
         process.kill()
@@ -228,7 +228,7 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
 
 def test_it_ends_cleanly_when_told_to(forwarder: Forwarder) -> None:
     forwarder.process.send_signal(signal.SIGTERM)
-    assert forwarder.process.wait(timeout=60) == 0
+    assert forwarder.process.wait(timeout=180) == 0
     assert json.loads(forwarder.log.read_text().splitlines()[-1])["message"] == "stopped forwarder"
 
 
@@ -276,7 +276,7 @@ def ended(image: Path, environment: dict[str, str], folder: Path) -> str:
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=30,
+        timeout=300,
     )
     assert done.returncode == 2
     return str(json.loads(done.stdout)["error"])

@@ -59,7 +59,7 @@ class ApiServer:
     def _watch(self) -> tuple[int, list[dict[str, Any]]]:
         if not self.watches:
             self.done.set()
-            self.close.wait(10)
+            self.close.wait(300)
             return 200, []
         step = self.watches.pop(0)
         return (step, [{"message": "no", "reason": "Expired"}]) if isinstance(step, int) else (200, step)
@@ -99,10 +99,10 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         connection = Connection(Configuration(host=f"http://127.0.0.1:{server.server_address[1]}"))
         thread = threading.Thread(target=list_and_watch, args=(connection, kind, watch_updates.append, stopping))
         thread.start()
-        assert api.done.wait(10), api.asked
+        assert api.done.wait(300), api.asked
         stopping.set()
         api.close.set()
-        thread.join(10)
+        thread.join(300)
         assert not thread.is_alive()
         return watch_updates
 

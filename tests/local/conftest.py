@@ -93,7 +93,7 @@ class BootHarness:
         self.api = plane.api
         self.agent = BootAgent(self.aws, plane.api, BootLog(logs), BootDelays(0.0, 1.0, 1.0))
 
-    def wait_until(self, holds: Callable[[], object], seconds: float = 90.0) -> None:
+    def wait_until(self, holds: Callable[[], object], seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, "it did not come about in time"

@@ -35,7 +35,7 @@ class Cluster:
         cache = str(kubeconfig.with_name("kubectl-cache"))
         environment = {"PATH": os.defpath, "KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": cache}
         command = [str(self.binaries.path("kubectl")), *arguments]
-        return subprocess.run(command, input=text, capture_output=True, text=True, env=environment, timeout=60)
+        return subprocess.run(command, input=text, capture_output=True, text=True, env=environment, timeout=300)
 
 
 @cache

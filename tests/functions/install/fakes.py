@@ -29,11 +29,13 @@ class Deadline:
 
 @dataclass
 class Waiting(Deadline):
-    """Real time, for real clusters."""
+    """Real time, for real clusters, which are looked at more often than is asked for."""
+
+    seconds: float = 180.0
 
     def pause(self, seconds: float) -> None:
-        super().pause(seconds)
         time.sleep(0.1)
+        super().pause(0.1)
 
 
 @dataclass

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,7 @@ from spotwright.errors import NotFound
 from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role
 from spotwright.workflows.install.workflow import Installation
 from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
+from tests.local.aws.serverless import eventually
 
 ROOT = Path(__file__).parents[3]
 ROLE = "arn:aws:iam::123456789012:role/install"
@@ -300,7 +300,8 @@ def test_work_that_takes_too_long_is_answered_before_the_function_ends(
 
     class Stuck(Access):
         def open(self) -> Any:
-            time.sleep(1.5)
+            """Goes on when somebody else has answered."""
+            eventually(lambda: answers.bodies)
             return super().open()
 
     use(function, Stuck(Objects()), monkeypatch)

@@ -47,7 +47,7 @@ def test_callers_at_once_build_once(go: Path, tmp_path: Path) -> None:
     program = "from local.kubernetes.binaries import *; import sys; ensure_built(print, cache=Path(sys.argv[1]))"
     command = [sys.executable, "-c", program, str(tmp_path / "cache")]
     callers = [subprocess.Popen(command, cwd=Path(__file__).parents[3]) for _ in range(3)]
-    assert [caller.wait(30) for caller in callers] == [0, 0, 0]
+    assert [caller.wait(300) for caller in callers] == [0, 0, 0]
     assert len((go / "builds").read_text().splitlines()) == 1
 
 

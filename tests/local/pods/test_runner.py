@@ -73,7 +73,7 @@ class Played:
         self.boots.api.create("/api/v1/namespaces/default/pods", pod)
         return self.directory / f"default_{name}"
 
-    def until(self, holds: Any, seconds: float = 90.0) -> None:
+    def until(self, holds: Any, seconds: float = 180.0) -> None:
         def stepped() -> object:
             self.runner.reconcile()
             return holds()

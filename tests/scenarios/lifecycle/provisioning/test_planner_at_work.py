@@ -105,21 +105,21 @@ def test_of_two_threads_one_reads_the_cluster(waiting: World, monkeypatch: pytes
     def pods(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
         lists.append("pods")
         reading.set()
-        assert left.wait(30)
+        assert left.wait(300)
         return usual(node=node, pending=pending)
 
     monkeypatch.setattr(waiting.cluster, "pods", pods)
     decisions: list[int] = []
     first = Thread(target=lambda: decisions.append(plan(waiting)))
     first.start()
-    assert reading.wait(30)
+    assert reading.wait(300)
     second = Thread(target=lambda: decisions.append(plan(waiting)))
     second.start()
-    second.join(30)
+    second.join(300)
     assert decisions == [0], "the second one left while the first one reads"
     assert len(lists) == 1
     left.set()
-    first.join(30)
+    first.join(300)
     assert decisions == [0, 1]
     assert len(lists) == 2, "the request came after the first reading"
     assert unserved(waiting) == 0
