@@ -256,6 +256,34 @@ def test_an_emptied_cluster_keeps_its_pools(
     assert cluster.objects.read(pool) is not None
 
 
+@pytest.mark.parametrize(
+    ("stack", "clusters", "said"),
+    [
+        ("Spotwright-main", "production", "stack Spotwright-main has no cluster dev; it has production"),
+        ("Spotwright-gone", "dev", "there is no stack Spotwright-gone"),
+    ],
+)
+@pytest.mark.parametrize("what", ["--drain", "--hand-back"])
+def test_nothing_is_begun_that_no_stack_would_finish(
+    session: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str],
+    what: str, stack: str, clusters: str, said: str,
+) -> None:  # fmt: skip
+    """The stack was destroyed with nodeclaims alive, or is another cell's."""
+    template = TEMPLATE.replace("dev,production", clusters)
+    session.client("cloudformation").update_stack(StackName="Spotwright-main", TemplateBody=template)
+    claim = changed(SAMPLES["NodeClaim"](), "metadata.name", "unmanaged")
+    cluster.objects.apply(claim)
+    assert uninstall(cluster, what, "--stack", stack) == 1
+    told = capsys.readouterr()
+    assert told.err == f"spotwright uninstall: {said}; {uninstall_command._WITHOUT_STACK}\n"
+    assert not told.out
+    live = cluster.objects.read(claim)
+    assert live is not None
+    assert "deletionTimestamp" not in live["metadata"]
+    assert paused(session) is None
+    cluster.objects.delete(claim)
+
+
 def test_another_cluster_than_the_kubeconfigs_is_refused(
     session: boto3.Session, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
 ) -> None:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from spotwright.workflows.install.uninstall import UninstallResult
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+_WITHOUT_STACK = (
+    "nothing was changed. Only the stack of the cluster's cell ends nodeclaims that are deleted: name it with --stack,"
+    " or deploy it again (node_modules/.bin/cdk deploy), which takes up the nodeclaims there are"
+)
 _AFTER_HAND_BACK = """\
 Nodes, nodeclaims, nodepools and classes are as they were; Spotwright does nothing here any more.
 Install Karpenter: it takes over the claims. When the stack is destroyed, the access entries of the node roles stay
@@ -83,20 +87,30 @@ class Deadline:
 def _uninstall(arguments: argparse.Namespace, objects: "DynamicClient") -> "UninstallResult":
     from spotwright import manifests
     from spotwright.adapters.aws import clients
-    from spotwright.adapters.aws.cloudformation import stack_outputs
     from spotwright.adapters.aws.dynamodb.pause import PauseRow
     from spotwright.workflows.install.uninstall import drain, hand_back
 
-    region = arguments.region
-    outputs = stack_outputs(clients.client("cloudformation", region=region), arguments.stack)
-    dynamodb = clients.client("dynamodb", region=region)
-    pause = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
+    dynamodb = clients.client("dynamodb", region=arguments.region)
+    pause = PauseRow(dynamodb, table=_table(arguments), cluster=arguments.cluster)
     deadline, report = Deadline(arguments.timeout), _progress_printer()
     if arguments.hand_back:
         parts = [*manifests.rbac(), *manifests.flow_control(), *manifests.forwarder("", {})]
         return hand_back(objects, pause, deadline, report, parts=parts)
     force_at = None if arguments.grace is None else datetime.now(UTC) + timedelta(seconds=arguments.grace)
     return drain(objects, pause, deadline, report, force_at=force_at)
+
+
+def _table(arguments: argparse.Namespace) -> str:
+    """Name of the cell's table. Raises NotFound where no stack would carry out what is begun here."""
+    from spotwright.adapters.aws import clients
+    from spotwright.adapters.aws.cloudformation import cluster_outputs
+    from spotwright.errors import NotFound
+
+    cloudformation = clients.client("cloudformation", region=arguments.region)
+    try:
+        return cluster_outputs(cloudformation, arguments.stack, arguments.cluster)["TableName"]
+    except NotFound as failure:
+        raise NotFound(f"{failure}; {_WITHOUT_STACK}", code=failure.code) from failure
 
 
 def _objects(arguments: argparse.Namespace) -> "DynamicClient":
