@@ -18,7 +18,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from layers.core.authorities import write_authorities
@@ -191,8 +191,10 @@ def _scratch() -> Iterator[Path]:
 
 def _forget_old_layers() -> None:
     for path in CACHE.glob("core-*.zip"):
-        if time.time() - path.stat().st_mtime > _KEEP_SECONDS:
-            path.unlink(missing_ok=True)
+        # Another build may have forgotten it by now.
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _KEEP_SECONDS:
+                path.unlink()
 
 
 def main() -> None:
