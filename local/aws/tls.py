@@ -18,7 +18,7 @@ from local.kubernetes.certificates import CertificateAuthority
 
 # The first byte of a TLS connection: a handshake record (RFC 8446, 5.1). No HTTP request begins with it.
 _HANDSHAKE = b"\x16"
-HANDSHAKE_SECONDS = 10.0
+HANDSHAKE_SECONDS = 60.0
 
 
 class Tls:

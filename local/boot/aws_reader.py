@@ -16,7 +16,7 @@ from local.boot.join_check import Cluster, Instance
 
 # Subnets, images and types do not change; access entries are asked for again after this long.
 ENTRIES_SECONDS = 2.0
-CONFIG = Config(connect_timeout=3, read_timeout=30, retries={"max_attempts": 4, "mode": "standard"})
+CONFIG = Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 4, "mode": "standard"})
 
 
 class AwsUnavailable(Exception):
@@ -30,7 +30,7 @@ class AwsReader:
         session = boto3.Session(region_name=region)
         self._ec2: Any = session.client("ec2", endpoint_url=aws_endpoint, config=CONFIG)
         self._eks: Any = session.client("eks", endpoint_url=aws_endpoint, config=CONFIG)
-        self._pool = urllib3.PoolManager(timeout=10.0, retries=urllib3.Retry(2, backoff_factor=0.2))
+        self._pool = urllib3.PoolManager(timeout=60.0, retries=urllib3.Retry(2, backoff_factor=0.2))
         self._endpoint = aws_endpoint
         self._cluster = cluster
         self._region = region

@@ -16,7 +16,7 @@ from local.kubernetes.kubeconfig import read_kubeconfig
 
 type Object = dict[str, Any]
 
-TIMEOUT = urllib3.Timeout(connect=3.0, read=15.0)
+TIMEOUT = urllib3.Timeout(connect=10.0, read=60.0)
 ATTEMPTS = 4
 WATCH_SECONDS = 120
 # Kinds whose plural is not the lower-case kind with an s, and kinds that live in a namespace.
@@ -65,7 +65,7 @@ class KubernetesApi:
     def is_ready(self) -> bool:
         """Does /readyz say ok?"""
         try:
-            return self._pool.request("GET", f"{self._server}/readyz", timeout=2.0).status == 200
+            return self._pool.request("GET", f"{self._server}/readyz", timeout=10.0).status == 200
         except urllib3.exceptions.HTTPError:
             return False
 
@@ -113,7 +113,7 @@ class KubernetesApi:
         """Events {type, object} after `resource_version` for about WATCH_SECONDS. Raises ApiError."""
         query |= {"watch": "true", "resourceVersion": resource_version, "timeoutSeconds": str(WATCH_SECONDS)}
         query["allowWatchBookmarks"] = "true"
-        timeout = urllib3.Timeout(connect=3.0, read=WATCH_SECONDS + 30.0)
+        timeout = urllib3.Timeout(connect=10.0, read=WATCH_SECONDS + 30.0)
         response = self._pool.request(
             "GET",
             self._server + path,

@@ -238,7 +238,7 @@ class ControlPlaneStarter:
 
 def _is_healthy(url: str, authority: bytes | None) -> bool:
     context = lenient_context(authority) if authority else None
-    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=2.0) as pool:
+    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=10.0) as pool:
         try:
             return pool.request("GET", url).status == 200
         except urllib3.exceptions.HTTPError:

@@ -25,7 +25,7 @@ VOLUME = "eks-pod-identity-token"
 # The agent of every node, at a link-local address.
 AGENT = "http://169.254.170.23/v1/credentials"
 TOKEN_SECONDS = 86400
-TIMEOUT_SECONDS = 5.0
+TIMEOUT_SECONDS = 25.0
 
 # Namespace and service account -> whether it has an association that counts.
 type IsAssociated = Callable[[str, str], bool]

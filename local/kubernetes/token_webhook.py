@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PREFIX = "k8s-aws-v1."
-TIMEOUT_SECONDS = 8.0
+# The API server waits for half a minute.
+TIMEOUT_SECONDS = 25.0
 
 
 class IdentityUnavailable(Exception):

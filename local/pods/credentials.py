@@ -94,7 +94,7 @@ class PodIdentityAgent(ThreadingHTTPServer):
         self._api = api
         self._aws_endpoint = aws_endpoint
         self._cluster = cluster
-        self._pool = urllib3.PoolManager(retries=False, timeout=10.0)
+        self._pool = urllib3.PoolManager(retries=False, timeout=60.0)
 
     @property
     def uri(self) -> str:

@@ -22,7 +22,7 @@ def test_an_instance_becomes_a_node_step_by_step_and_runs_pods(boots: BootHarnes
     """Registered and NotReady, then initialized, then Ready; its pod runs; at last it is gone."""
     instance = numbered_instance(11)
     boots.aws.put(instance)
-    boots.agent.reconcile()
+    boots.wait_until(lambda: boots.node(instance))
     node = boots.node(instance)
     assert node is not None
     assert boots.ready(instance) == "False"
