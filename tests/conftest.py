@@ -5,10 +5,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-settings.register_profile("spotwright", deadline=None)
+settings.register_profile("spotwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("spotwright")
 
 # A script has its background jobs ignore SIGINT, and so would what they start, which tests interrupt.

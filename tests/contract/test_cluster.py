@@ -394,7 +394,7 @@ def test_the_holder_of_karpenters_lease_is_seen(real: tuple[Stack, KubernetesClu
     lease = {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "karpenter-leader-election", "namespace": "kube-system"},
-        "spec": {"holderIdentity": "karpenter-1", "renewTime": renewed, "leaseDurationSeconds": 15},
+        "spec": {"holderIdentity": "karpenter-1", "renewTime": renewed, "leaseDurationSeconds": 3600},
     }  # fmt: skip
     stack.kubectl("apply", "-f", "-", input=json.dumps(lease))
     found = port.running_karpenter(now=datetime.now(UTC))
