@@ -22,7 +22,7 @@ from local.processes import ProcessEnded
 from local.stack import CLUSTER, Stack, StackInUse, StackOptions, print_progress
 
 START_SECONDS = 3600
-STOP_SECONDS = 60
+STOP_SECONDS = 300
 
 
 def main() -> int:

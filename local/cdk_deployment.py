@@ -15,7 +15,7 @@ from local.stack import Stack
 ROOT = Path(__file__).parents[1]
 FORWARDER_IMAGE = "spotwright-forwarder:local"
 # How long one CDK command may take, in seconds; deploy builds the layer when it is not cached.
-COMMAND_SECONDS = 600
+COMMAND_SECONDS = 1800
 
 
 def forwarder_command(directory: Path) -> list[str]:

@@ -32,6 +32,8 @@ spec:
         resources: {{requests: {{cpu: 1, memory: 1.5Gi}}}}
 """
 ZERO_NODES_SECONDS = 120
+# Seconds say how long things take at most where nothing else runs. So many times as long is waited for each.
+PATIENCE = 3
 
 
 class ExpectationFailed(AssertionError):
@@ -56,8 +58,9 @@ class DemoRun:
         self.durations[title] = f"{time.time() - started:6.1f} s"
 
     def wait_for(self, what: str, holds: Callable[[Timeline], bool], *, seconds: float) -> None:
-        if not self.timeline.wait_until(holds, seconds=seconds):
-            raise ExpectationFailed(f"not seen within {seconds:.0f} s: {what}" + self._trouble())
+        """``seconds``: how long it takes at most on a machine that does nothing else."""
+        if not self.timeline.wait_until(holds, seconds=PATIENCE * seconds):
+            raise ExpectationFailed(f"not seen within {PATIENCE * seconds:.0f} s: {what}" + self._trouble())
         self.printer.say(f"seen: {what}")
 
     def _trouble(self) -> str:
@@ -68,7 +71,7 @@ class DemoRun:
         return self.stack.kubectl("apply", *flags, "-f", "-", input=self.render_example(name), check=check)
 
     def delete(self, name: str) -> None:
-        self.stack.kubectl("delete", "-f", "-", "--timeout=90s", input=self.render_example(name))
+        self.stack.kubectl("delete", "-f", "-", f"--timeout={PATIENCE * 90}s", input=self.render_example(name))
 
     def render_example(self, name: str) -> str:
         text = Path(EXAMPLES / name).read_text()

@@ -4,7 +4,7 @@ import subprocess
 import time
 
 from local.cdk_deployment import ROOT, administrator_session
-from local.demo.run import ZERO_NODES_SECONDS, DemoRun, are_initialized, expect, nodeclaims_of
+from local.demo.run import PATIENCE, ZERO_NODES_SECONDS, DemoRun, are_initialized, expect, nodeclaims_of
 from local.demo.timeline import Timeline
 
 
@@ -229,7 +229,7 @@ def _spotwright(run: DemoRun, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [str(ROOT / ".venv/bin/spotwright"), *arguments],
         env=run.stack.environment() | {"SPOTWRIGHT_STACK": run.deployment.stack_name},
-        capture_output=True, text=True, timeout=180, check=False,
+        capture_output=True, text=True, timeout=PATIENCE * 180, check=False,
     )  # fmt: skip
 
 

@@ -84,11 +84,12 @@ class Timeline:
         while not self._stop.wait(SETTLE_SECONDS):
             self._changed.wait(REST_SECONDS)
             self._changed.clear()
+            new: list[TimelineEntry] = []
             try:
-                new = [*self._calls(), *self._decisions(), *self._cluster()]
+                for source in (self._calls, self._decisions, self._cluster):
+                    new.extend(source())
             except Exception as error:  # noqa: BLE001 a source that is away for a moment is looked at again
                 self.last_error = f"{type(error).__name__}: {error}"
-                continue
             with self._lock:
                 fresh = sorted(new, key=lambda entry: entry.at)
                 self.entries += fresh

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from local.aws.strictness import Rule, lenient_by_default
 from local.cdk_deployment import CdkDeployment, forwarder_command
-from local.stack import Stack
+from local.stack import Stack, StackOptions
 from tests.e2e.deployed_stack import DeployedStack
 
 
@@ -15,7 +16,10 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, 
     """The local stack after `cdk bootstrap` and `cdk deploy`, with tags on everything that takes them and the gates on
     for what is kept without pods."""
     directory: Path = tmp_path_factory.mktemp("deployed")
-    with Stack.start(directory, forwarder_command=forwarder_command(directory), report=lambda _: None) as stack:
+    # Other tests run beside these: that a process takes long to start then says nothing of the function.
+    options = StackOptions(lenient=[*lenient_by_default(), Rule.INIT_DURATION])
+    command = forwarder_command(directory)
+    with Stack.start(directory, forwarder_command=command, options=options, report=lambda _: None) as stack:
         roles = (
             "dev-eks-node-group-role",
             f"KarpenterNodeRole-{stack.cluster}",
@@ -36,5 +40,5 @@ def deployed_stack(deployed: tuple[Stack, CdkDeployment]) -> Iterator[DeployedSt
     yield made
     made.stack.control("DELETE", "/_local/faults")
     made.stack.kubectl("delete", "deployment", "inflate", "--ignore-not-found")
-    made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=120s")
+    made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=280s")
     made.wait_until("no instance is left", lambda: not made.instances(), seconds=60)

@@ -13,6 +13,8 @@ from local.kubernetes.api import KubernetesApi
 from local.stack import Stack
 
 POLL_SECONDS = 0.5
+# Seconds say how long things take at most where nothing else runs; other tests do. So many times as long is waited.
+PATIENCE = 3
 INFLATE = (ROOT / "examples" / "scale-up-cmr.yaml").read_text().split("---")[-1]
 
 
@@ -53,6 +55,10 @@ class DeployedStack:
         listed = self.stack.control("GET", "/_local/instances")["instances"]
         return {one["id"] for one in listed if one["state"] in ("pending", "running", "stopping", "stopped")}
 
+    def all_instances(self) -> set[str]:
+        """Ids of instances that are alive, or ended within the hour."""
+        return {one["id"] for one in self.stack.control("GET", "/_local/instances")["instances"]}
+
     def claimed_instances(self) -> set[str]:
         """Ids of the instances that NodeClaims speak of."""
         return {c.get("status", {}).get("providerID", "").rsplit("/", 1)[-1] for c in self.objects("nodeclaims")} - {""}
@@ -64,9 +70,10 @@ class DeployedStack:
         return [c for c in meant if _seconds(c["time"]) >= since]
 
     def wait_until(self, what: str, holds: Callable[[], bool], *, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+        """``seconds``: how long it takes at most on a machine that does nothing else."""
+        deadline = time.monotonic() + PATIENCE * seconds
         while not holds():
-            assert time.monotonic() < deadline, f"not seen within {seconds:.0f} s: {what}\n{self.state()}"
+            assert time.monotonic() < deadline, f"not seen within {PATIENCE * seconds:.0f} s: {what}\n{self.state()}"
             time.sleep(POLL_SECONDS)
 
     def state(self) -> str:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.stack
 
 def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "local.demo", "--directory", str(tmp_path / "demo")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2400, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     for line in (
         "replacement first",

@@ -22,30 +22,42 @@ def all_run(deployed_stack: DeployedStack, count: int = 5) -> None:
     )
 
 
-def launches(calls: list[dict[str, Any]]) -> set[str]:
-    """The launches of CreateFleet calls: a refused one, such as of a template that is new, has another token next."""
-    return {call["request"]["ClientToken"].rpartition("-")[0] for call in calls}
+def asked_for(calls: list[dict[str, Any]]) -> int:
+    """Instances of the launches of CreateFleet calls: a refused one, such as of a template that is new, has another
+    token next."""
+    of_launch = {call["request"]["ClientToken"].rpartition("-")[0]: call["request"] for call in calls}
+    return sum(request["TargetCapacitySpecification"]["TotalTargetCapacity"] for request in of_launch.values())
+
+
+def each_was_asked_for(deployed_stack: DeployedStack, since: float, before: set[str]) -> None:
+    """As many instances were bought since then, those that ended among them, as launches asked for."""
+
+    def none_is_too_many() -> bool:
+        calls = deployed_stack.calls("CreateFleet", since)
+        return len(deployed_stack.all_instances() - before) == asked_for(calls) > 0
+
+    deployed_stack.wait_until("each instance was asked for once", none_is_too_many, seconds=30)
 
 
 def test_a_planner_that_dies_between_commit_and_doorbell_loses_nothing(deployed_stack: DeployedStack) -> None:
-    started = time.time()
+    started, before = time.time(), deployed_stack.all_instances()
     fault = {"service": "sqs", "action": "SendMessageBatch", "kind": "crash_caller_before_act", "function": "provision"}
     deployed_stack.stack.control("POST", "/_local/faults", fault | {"times": 1})
     deployed_stack.scale(5)
     all_run(deployed_stack)
     assert not deployed_stack.stack.control("GET", "/_local/faults").get("faults"), "the planner never died"
-    assert len(launches(deployed_stack.calls("CreateFleet", started))) == len(deployed_stack.instances())
+    each_was_asked_for(deployed_stack, started, before)
 
 
 def test_a_function_that_dies_after_create_fleet_buys_once(deployed_stack: DeployedStack) -> None:
-    started = time.time()
+    started, before = time.time(), deployed_stack.all_instances()
     fault = {"service": "ec2", "action": "CreateFleet", "kind": "crash_caller_after_act", "function": "lifecycle"}
     deployed_stack.stack.control("POST", "/_local/faults", fault | {"times": 1})
     deployed_stack.scale(5)
     all_run(deployed_stack)
     calls = deployed_stack.calls("CreateFleet", started)
     assert len(calls) > len({c["request"]["ClientToken"] for c in calls}), "the call was never repeated"
-    assert len(deployed_stack.instances()) == len(launches(calls))
+    each_was_asked_for(deployed_stack, started, before)
 
 
 def test_losing_the_table_in_the_middle_leaks_no_instance_and_hurts_no_pod(deployed_stack: DeployedStack) -> None:
@@ -63,7 +75,8 @@ def test_losing_the_table_in_the_middle_leaks_no_instance_and_hurts_no_pod(deplo
         lambda: deployed_stack.instances() <= deployed_stack.claimed_instances(),
         seconds=90,
     )
-    assert deployed_stack.running("inflate") == 5
+    # Pods of a node that was consolidated meanwhile may be on their way to another.
+    deployed_stack.wait_until("five pods run", lambda: deployed_stack.running("inflate") == 5, seconds=60)
 
 
 def test_a_decision_is_replayed_to_the_same_plan(deployed_stack: DeployedStack) -> None:
@@ -72,7 +85,7 @@ def test_a_decision_is_replayed_to_the_same_plan(deployed_stack: DeployedStack) 
     done = subprocess.run(
         [str(ROOT / ".venv/bin/spotwright"), "replay", "last", "--cluster", deployed_stack.stack.cluster],
         env=deployed_stack.stack.environment() | {"SPOTWRIGHT_STACK": deployed_stack.deployment.stack_name},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the same plan" in done.stdout
