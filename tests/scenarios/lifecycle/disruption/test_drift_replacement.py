@@ -7,6 +7,9 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.actions import SHOWN_SECONDS
@@ -151,6 +154,27 @@ def test_a_replacement_that_never_joins_leaves_the_drifted_node_as_it_was(world:
     assert node is not None
     assert labels.DISRUPTED not in {taint.key for taint in node.taints}
     assert len(world.running_pods()) == 1
+
+
+def test_a_replacement_that_is_never_initialized_stays_and_takes_no_pods_of_the_drifted_nodes(world: World) -> None:
+    """Consolidation does not use it either, while the roll-out is stopped."""
+    apart = PodAffinityTerm(labels.HOSTNAME, (NodeSelectorRequirement("app", "In", ("inflate",)),), ("default",))
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=0, budgets=(Budget("10%"),))
+    stamp(world)
+    look(world, "nodepools")
+    world.deploy(builders.pod("inflate", labels={"app": "inflate"}, pod_anti_affinity=(apart,)), 2)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 2 == len(world.claims()))
+    before = {claim.metadata.uid for claim in world.claims()}
+    edit(world, "nodepools", startup_taints=(Taint("example.com/taint", "PreferNoSchedule"),))
+    look(world, "nodepools")
+    assert world.run(300, until=lambda: len(disrupted(world)) == 1)
+    assert world.run(660, until=lambda: not disrupted(world))
+    assert len(world.claims()) == len(world.cluster.nodes()) == 3
+    for _ in range(240):
+        world.run(1)
+        assert before <= {claim.metadata.uid for claim in world.claims()}
+        assert not disrupted(world)
+    assert len(world.running_pods()) == 2
 
 
 def test_a_decision_to_replace_is_replayed_as_it_was_made(world: World) -> None:
