@@ -179,6 +179,18 @@ def heartbeat(running: Forwarder) -> int | None:
     return int(item["at"]["N"]) if item else None
 
 
+def pods_of(state: ClusterState | None) -> set[str]:
+    return {pod.metadata.name for pod in state.objects.pods} if state else set()
+
+
+def is_well(running: Forwarder, path: str) -> bool:
+    """Not while AWS takes long to answer."""
+    try:
+        return running.page(path) == "ok\n"
+    except urllib.error.HTTPError:
+        return False
+
+
 def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) -> None:
     cluster = forwarder.cluster
     pod = {
@@ -189,9 +201,10 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
     }
     cluster.objects.apply(pod)
     forwarder.wait_for("provision", ("pods", ""))
+    # The doorbell waits for the state, but not for long.
+    wait_until(lambda: "wants-a-node" in pods_of(forwarder.state()), forwarder.log.read_text)
     state = forwarder.state()
     assert state is not None
-    assert "wants-a-node" in {pod.metadata.name for pod in state.objects.pods}
     assert "kube-system" in state.objects.namespaces
     assert all(int(kind.resource_version) for name, kind in state.kinds.items() if name != "CapacityBuffer")
     forwarder.wait_for("provision", ("pods", ""))
@@ -217,8 +230,8 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
     metrics = {metric.name: metric.samples for metric in text_string_to_metric_families(forwarder.page("/metrics"))}
     assert "wants-a-node" in {sample.labels["name"] for sample in metrics["karpenter_pods_state"]}
     assert [sample.value for sample in metrics["karpenter_cluster_state_node_count"]] == [1]
-    assert forwarder.page("/healthz") == "ok\n"
-    assert forwarder.page("/readyz") == "ok\n"
+    for path in ("/healthz", "/readyz"):
+        wait_until(lambda: is_well(forwarder, path), forwarder.log.read_text)  # noqa: B023
 
     for one in (claim, pool, nodeclass, node, pod):
         cluster.objects.delete(one)
