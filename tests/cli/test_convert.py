@@ -211,6 +211,6 @@ def test_conversion_is_imported_only_where_there_is_something_to_convert(tmp_pat
     imported = {}
     for name in ("new", "old"):
         command = [sys.executable, "-c", code, "plan", str(tmp_path / f"{name}.yaml")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
         imported[name] = "spotwright.conversion.convert" in done.stderr.split()
     assert imported == {"new": False, "old": True}

@@ -44,7 +44,7 @@ def address() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def metrics(address: str) -> dict[str, Metric]:
     """Metric by the name of its samples."""
-    answer = urllib3.request("GET", f"{address}/metrics", timeout=5.0)
+    answer = urllib3.request("GET", f"{address}/metrics", timeout=60.0)
     assert answer.headers["Content-Type"].startswith("text/plain; version=")
     page = answer.data.decode()
     return {sample.name: metric for metric in text_string_to_metric_families(page) for sample in metric.samples}
@@ -112,7 +112,7 @@ def test_the_cluster_state_is_measured(metrics: dict[str, Metric]) -> None:
     ("path", "status", "text"), [("/healthz", 200, "ok"), ("/readyz", 503, "no heartbeat"), ("/x", 404, "not found")]
 )
 def test_probes_are_answered_beside_the_metrics(address: str, path: str, status: int, text: str) -> None:
-    answer = urllib3.request("GET", address + path, timeout=5.0)
+    answer = urllib3.request("GET", address + path, timeout=60.0)
     assert (answer.status, answer.data.decode()) == (status, f"{text}\n")
 
 
@@ -125,7 +125,7 @@ def test_a_metric_in_parts_is_one_metric(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_page_is_compressed_for_who_asks(address: str) -> None:
-    plain = urllib3.request("GET", f"{address}/metrics", timeout=5.0)
-    packed = urllib3.request("GET", f"{address}/metrics", headers={"Accept-Encoding": "gzip"}, timeout=5.0)
+    plain = urllib3.request("GET", f"{address}/metrics", timeout=60.0)
+    packed = urllib3.request("GET", f"{address}/metrics", headers={"Accept-Encoding": "gzip"}, timeout=60.0)
     assert packed.headers["Content-Encoding"] == "gzip"
     assert packed.data == plain.data

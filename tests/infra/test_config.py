@@ -132,7 +132,7 @@ def test_the_command_ends_with_one_sentence_that_says_what_is_wrong() -> None:
     wrong = json.dumps({"spotwright": one(nodeRoles=5)})
     environment = {**os.environ, "CDK_CONTEXT_JSON": wrong}
     command = [sys.executable, "-m", "infra.app"]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 1
     assert ended.stderr == (
         "error: spotwright.clusters[0].nodeRoles: got 5, allowed: a list of IAM role names, with the path if any"
