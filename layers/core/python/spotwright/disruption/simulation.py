@@ -11,6 +11,7 @@ from spotwright.decisions.decide import decide
 from spotwright.disruption import blockers
 from spotwright.disruption.candidates import Candidate
 from spotwright.disruption.interruption import mark_deleting
+from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.kubernetes.node import Node, instance_id
@@ -109,6 +110,12 @@ def _starting_nodes(snapshot: Snapshot) -> dict[str, str]:
     """Nodes of NodePools that are not initialized, and NodeClaims without a node: name → what to call them."""
     by_provider: dict[str, Node] = blockers.nodes_by_provider_id(snapshot.nodes)
     starting = {node.nodeclaim.name: f"nodeclaim/{node.nodeclaim.name}" for node in snapshot.in_flight}
+    # One without a NodeClaim may be that of an instance that is about to be terminated.
+    starting |= {
+        node.name: f"node/{node.name}"
+        for node in snapshot.nodes
+        if labels.NODEPOOL in node.metadata.labels and not node.is_initialized
+    }
     for claim in snapshot.nodeclaims:
         node = by_provider.get(claim.provider_id)
         if node is None:
