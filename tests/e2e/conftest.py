@@ -40,5 +40,7 @@ def deployed_stack(deployed: tuple[Stack, CdkDeployment]) -> Iterator[DeployedSt
     yield made
     made.stack.control("DELETE", "/_local/faults")
     made.stack.kubectl("delete", "deployment", "inflate", "--ignore-not-found")
+    # Nodes would be bought for pods that run when their NodeClaims are deleted.
+    made.wait_until("the pods of inflate are told to stop", lambda: not made.staying("inflate"), seconds=60)
     made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=280s")
     made.wait_until("no instance is left", lambda: not made.instances(), seconds=60)

@@ -50,6 +50,14 @@ class DeployedStack:
         pods = [p for p in self.objects("pods") if p["metadata"].get("labels", {}).get("app") == app]
         return sum(p["status"].get("phase") == "Running" for p in pods)
 
+    def staying(self, app: str) -> list[str]:
+        """Names of the pods that nobody has told to stop."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.objects("pods")
+            if pod["metadata"].get("labels", {}).get("app") == app and "deletionTimestamp" not in pod["metadata"]
+        ]
+
     def instances(self) -> set[str]:
         """Ids of instances that are alive, as EC2 has them."""
         listed = self.stack.control("GET", "/_local/instances")["instances"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 
-from spotwright.lifecycle.drain import Drain, drain, seconds_needed, tier
+from spotwright.lifecycle.drain import Drain, drain, evicts_before_plan, seconds_needed, tier, tier_deadlines
 from spotwright.model import labels
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
@@ -138,6 +138,51 @@ def test_laws_of_a_drain(pods: list[Pod], left: int | None) -> None:
     assert all(forced_delete.grace_seconds >= 1 for forced_delete in result.delete)
     assert not ({pod.key for pod in result.evict} & {forced_delete.pod.key for forced_delete in result.delete})
     assert not result.delete or deadline is not None
+
+
+@generated(st.lists(PODS, max_size=6, unique_by=lambda pod: pod.key), st.integers(-50, 500))
+def test_laws_of_pods_that_are_told_to_stop_in_turn(pods: list[Pod], left: int) -> None:
+    """Nobody is told later, or has less time, than without turns; and nobody has more than it asks for."""
+    deadline = NOW + timedelta(seconds=left)
+    at_once = drain(pods, deadline=deadline, now=NOW)
+    in_turn = drain(pods, deadline=deadline, now=NOW, tier_deadlines=tier_deadlines(pods, deadline, NOW))
+    told = {forced.pod.key: forced.grace_seconds for forced in in_turn.delete}
+    assert all(told[forced.pod.key] == forced.grace_seconds for forced in at_once.delete)
+    asked = {pod.key: max(1, pod.termination_grace_period_seconds) for pod in pods}
+    assert all(seconds <= asked[key] for key, seconds in told.items())
+    assert in_turn.waiting == at_once.waiting
+
+
+def test_pods_of_a_later_tier_have_their_time_after_pods_that_are_kept() -> None:
+    kept = builders.pod("kept", termination_grace_period_seconds=60, annotations={labels.DO_NOT_DISRUPT: "true"})
+    dns = builders.pod("dns", termination_grace_period_seconds=40, priority_class_name=CRITICAL)
+    for left, told in ((101, []), (99, ["kept"]), (61, ["kept"])):
+        deadline = NOW + timedelta(seconds=left)
+        result = drain(
+            [kept, dns], deadline=deadline, now=NOW, tier_deadlines=tier_deadlines([kept, dns], deadline, NOW)
+        )
+        assert [(forced.pod.metadata.name, forced.grace_seconds) for forced in result.delete] == [(x, 60) for x in told]
+    assert drain([kept, dns], deadline=NOW + timedelta(seconds=61), now=NOW).delete == ()
+
+
+@pytest.mark.parametrize(
+    ("pods", "left", "at_once"),
+    [
+        ([builders.pod("web")], None, False),
+        ([builders.pod("web", termination_grace_period_seconds=30)], 34, False),
+        ([builders.pod("web", termination_grace_period_seconds=30)], 32, True),
+        ([daemon("agent")], None, True),
+        ([builders.pod("bare", owner_references=())], None, True),
+        ([builders.pod("web", annotations={labels.DO_NOT_DISRUPT: "true"})], None, True),
+        ([deleting(builders.pod("web"), 20)], None, True),
+    ],
+)
+def test_evictions_wait_for_a_plan_where_pods_need_another_node_and_there_is_time(
+    pods: list[Pod], left: int | None, at_once: bool
+) -> None:
+    deadline = None if left is None else NOW + timedelta(seconds=left)
+    drained = drain(pods, deadline=deadline, now=NOW)
+    assert evicts_before_plan(drained, deadline=deadline, now=NOW) is at_once
 
 
 def of(owner: str, name: str, grace_seconds: int = 30, *, ready: bool = True) -> Pod:

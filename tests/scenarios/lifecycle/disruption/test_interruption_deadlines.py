@@ -69,6 +69,20 @@ def test_critical_pods_have_their_time_after_the_others() -> None:
 
 
 @pytest.mark.parametrize("kept_by", ["budget", "annotation"])
+def test_critical_pods_have_their_time_after_one_that_is_kept(kept_by: str) -> None:
+    critical = pod("dns", 40, priority_class_name="system-cluster-critical")
+    if kept_by == "budget":
+        world, _ = warned((pod("web", 40), 1), (critical, 1), max_unavailable=0)
+    else:
+        world, _ = warned((pod("web", 40, annotations={labels.DO_NOT_DISRUPT: "true"}), 1), (critical, 1))
+    told = asked_to_stop(world)
+    first, last = (next(at for name, at in told.items() if name.startswith(kind)) for kind in ("web", "dns"))
+    assert NOTICE_SECONDS - 80 <= first <= NOTICE_SECONDS - 75
+    assert first + 38 <= last <= NOTICE_SECONDS - 40 + 4
+    assert "PodStoppedEarly" not in {event.reason for event in world.cluster.events}
+
+
+@pytest.mark.parametrize("kept_by", ["budget", "annotation"])
 def test_what_keeps_a_pod_keeps_it_as_long_as_its_grace_period_still_fits(kept_by: str) -> None:
     """EC2 asks neither: the pod would be killed with its instance, a grace period later."""
     if kept_by == "budget":

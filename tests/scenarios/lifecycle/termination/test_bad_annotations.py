@@ -62,6 +62,8 @@ def test_an_instance_that_was_not_found_in_the_future_is_looked_for_twice(world:
 
 def test_an_unforeseen_error_of_one_claim_does_not_keep_the_others(world: World) -> None:
     claims = annotated_and_deleted(world, "example.com/note", "x")
+    world.settle()
+    world.clock.advance(3)
     usual, broken = world.cluster.volume_attachments, claims[0].node_name
 
     def volume_attachments(node: str) -> tuple[str, ...]:

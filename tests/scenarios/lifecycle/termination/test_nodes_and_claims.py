@@ -170,6 +170,28 @@ def test_a_second_node_of_a_claim_is_reported_and_goes_with_the_instance(world: 
     assert world.run(15 * MINUTES, until=lambda: not world.claims() and not world.cluster.nodes())
 
 
+def test_a_node_that_anothers_finalizer_keeps_keeps_its_claim_and_not_its_instance(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Karpenter, whose NodeClaim stays until its Nodes are gone."""
+    claim = running_claim(world)
+    world.forget_deployments()
+    node = node_of(world, claim)
+    theirs = msgspec.structs.replace(node.metadata, finalizers=(*node.metadata.finalizers, "example.com/theirs"))
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=theirs))
+    with caplog.at_level("INFO", "spotwright"):
+        world.cluster.delete("nodeclaims", current(world, claim).metadata)
+        world.run(5 * MINUTES)
+        assert not world.ec2.live_instances()
+        assert node_of(world, claim).metadata.finalizers == ("example.com/theirs",)
+        assert labels.FINALIZER in current(world, claim).metadata.finalizers
+        world.cluster.patch_metadata("nodes", node_of(world, claim).metadata, {"finalizers": []})
+        assert world.run(2 * MINUTES, until=lambda: not world.claims())
+    assert not world.cluster.nodes()
+    said = [vars(record)["node"] for record in caplog.records if record.message == "deleted node"]
+    assert said.count(node.name) == 1
+
+
 def with_provider_id(world: World, provider_id: str) -> NodeClaim:
     """A claim of which somebody wrote that it is Initialized, without a node of that provider id."""
     metadata = ObjectMeta(

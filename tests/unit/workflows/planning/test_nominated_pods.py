@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from spotwright.decisions.decision import Decision, decode_decision, encode_decision, group_into_launches
+from spotwright.model.kubernetes.meta import OwnerReference
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.scheduling.plan import NewNode, Plan
@@ -104,6 +105,14 @@ def promise_to_move(**fields: Any) -> NominationRow:
 
 def test_a_pod_that_will_move_sits_where_it_will_be() -> None:
     assert moving(waiting(), promise_to_move()) == "node-a"
+
+
+@pytest.mark.parametrize(("owner", "place"), [("ReplicaSet", "old"), ("StatefulSet", "node-a")])
+def test_a_pod_that_stops_leaves_its_place_to_the_one_that_comes_after_it(owner: str, place: str) -> None:
+    """That of a ReplicaSet is there already; a StatefulSet waits until the pod is gone."""
+    pod = waiting(owner_references=(OwnerReference(owner, "web", "uid-owner"),))
+    stops = msgspec.structs.replace(pod.metadata, deletion_timestamp=NOW + timedelta(seconds=30))
+    assert moving(msgspec.structs.replace(pod, metadata=stops), promise_to_move()) == place
 
 
 def test_a_pod_of_a_node_that_stays_after_all_is_where_it_runs() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -20,6 +21,8 @@ CRITICAL_CLASSES: Final = ("system-cluster-critical", "system-node-critical")
 MINIMUM_DRAIN: Final = timedelta(seconds=5)
 # Until the pod that takes another's place is Ready, and a PodDisruptionBudget lets the next one go.
 REPLACED_SECONDS: Final = 10
+# What a plan for the pods of a deleted node and its CreateFleet take; evictions wait so long for them.
+PLANNING_PERIOD: Final = timedelta(seconds=3)
 
 
 class ForcedDelete(msgspec.Struct, frozen=True):
@@ -41,15 +44,24 @@ class Drain(msgspec.Struct, frozen=True):
     next_forced_deletion: datetime | None = None
 
 
-def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> Drain:
-    """``pods``: the pods of a node. ``deadline``: when its instance is terminated at the latest; None = no deadline."""
+def drain(
+    pods: Iterable[Pod],
+    *,
+    deadline: datetime | None,
+    now: datetime,
+    tier_deadlines: Mapping[int, datetime] = MappingProxyType({}),
+) -> Drain:
+    """``pods``: the pods of a node. ``deadline``: when its instance is terminated at the latest; None = no deadline.
+
+    ``tier_deadlines``: by tier, when its pods must have stopped so that later tiers have their time; absent = deadline.
+    """
     waiting = tuple(sorted((pod for pod in pods if eviction.is_waiting_eviction(pod, now)), key=lambda pod: pod.key))
     if not waiting:
         return Drain()
     delete = tuple(
-        ForcedDelete(pod, max(math.floor((deadline - now).total_seconds()), 1))
+        ForcedDelete(pod, _forced_grace_seconds(pod, deadline, now))
         for pod in waiting
-        if deadline is not None and _must_force(pod, deadline, now)
+        if deadline is not None and _must_force(pod, deadline, tier_deadlines.get(tier(pod), deadline), now)
     )
     lowest = min(tier(pod) for pod in waiting)
     forced = {forced_delete.pod.key for forced_delete in delete}
@@ -63,7 +75,24 @@ def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> D
             key=partial(_order, Counter(map(_controller, waiting))),
         )
     )
-    return Drain(waiting, evict, delete, _next_forced_deletion(waiting, deadline, now))
+    return Drain(waiting, evict, delete, _next_forced_deletion(waiting, deadline, tier_deadlines, now))
+
+
+def evicts_before_plan(drain: Drain, *, deadline: datetime | None, now: datetime) -> bool:
+    """Whether evictions begin at once, although nobody has planned for the pods yet.
+
+    So it is where no pod will come back and need another node, and where the pods need all the time that is left until
+    the deadline.
+    """
+    if drain.delete or not any(eviction.is_reschedulable(pod) and _comes_back(pod) for pod in drain.evict):
+        return True
+    needed = PLANNING_PERIOD + timedelta(seconds=seconds_needed(drain.waiting, (), now))
+    return deadline is not None and now + needed > deadline
+
+
+def _comes_back(pod: Pod) -> bool:
+    """Whether a controller replaces the pod; one that nobody owns is gone when it is evicted."""
+    return bool(pod.metadata.owner_references)
 
 
 def tier(pod: Pod) -> int:
@@ -119,13 +148,36 @@ def forced_deletion_time(pod: Pod, deadline: datetime) -> datetime:
     return deadline - timedelta(seconds=pod.termination_grace_period_seconds)
 
 
-def _must_force(pod: Pod, deadline: datetime, now: datetime) -> bool:
+def tier_deadlines(pods: Iterable[Pod], deadline: datetime, now: datetime) -> dict[int, datetime]:
+    """By tier, when its pods must have stopped for the pods of later tiers to have their grace periods until
+    ``deadline``."""
+    longest: dict[int, int] = {}
+    for pod in pods:
+        if eviction.is_waiting_eviction(pod, now):
+            longest[tier(pod)] = max(longest.get(tier(pod), 0), pod.termination_grace_period_seconds)
+    deadlines: dict[int, datetime] = {}
+    for number in sorted(longest, reverse=True):
+        deadlines[number] = deadline
+        deadline -= timedelta(seconds=longest[number])
+    return deadlines
+
+
+def _must_force(pod: Pod, deadline: datetime, tier_deadline: datetime, now: datetime) -> bool:
     if pod.metadata.deletion_timestamp is not None:
         return pod.metadata.deletion_timestamp > deadline
-    return now > forced_deletion_time(pod, deadline)
+    return now > forced_deletion_time(pod, tier_deadline)
 
 
-def _next_forced_deletion(waiting: tuple[Pod, ...], deadline: datetime | None, now: datetime) -> datetime | None:
+def _forced_grace_seconds(pod: Pod, deadline: datetime, now: datetime) -> int:
+    """What is left until the deadline, and no more than the pod asks for."""
+    left = math.floor((deadline - now).total_seconds())
+    return max(min(left, pod.termination_grace_period_seconds), 1)
+
+
+def _next_forced_deletion(
+    waiting: tuple[Pod, ...], deadline: datetime | None, tier_deadlines: Mapping[int, datetime], now: datetime
+) -> datetime | None:
     if deadline is None:
         return None
-    return min((at for pod in waiting if (at := forced_deletion_time(pod, deadline)) >= now), default=None)
+    times = (forced_deletion_time(pod, tier_deadlines.get(tier(pod), deadline)) for pod in waiting)
+    return min((at for at in times if at >= now), default=None)

@@ -81,6 +81,7 @@ class World:
         self.seconds_left: SecondsLeft = None
         self.ports: Any = PortsWithOutages(self, self.outages)
         self._replicas: dict[str, tuple[Pod, int]] = {}
+        self._plans = True
         self._made = 0
         self._seen: dict[str, str] = {}
         self._second = 0
@@ -90,11 +91,13 @@ class World:
     def deploy(self, template: Pod, replicas: int) -> None:
         """A Deployment: keeps so many pods like ``template`` (named after it), and fewer when scaled down."""
         self._replicas[template.metadata.name] = (template, replicas)
+        self._plans = True
         self._controllers()
 
     def forget_deployments(self) -> None:
-        """Their pods stay, and nobody replaces them."""
+        """Their pods stay; nobody replaces them, or plans for them when their nodes go, until something is deployed."""
         self._replicas.clear()
+        self._plans = False
 
     def forget_changes(self) -> None:
         """The doorbells for what changed until now are lost, and the forwarder does not ring for it again."""
@@ -194,6 +197,8 @@ class World:
             self.doorbells.ring(queue, bells, delay_seconds=180)
 
     def _provision(self, bells: tuple[Doorbell, ...]) -> None:
+        if not self._plans:
+            return
         request = unserved_request(bells)
         provision(self.ports, clock=self.clock.now, seconds_left=self.seconds_left, unserved_request=request)
 

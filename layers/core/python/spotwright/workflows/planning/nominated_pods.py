@@ -12,6 +12,7 @@ import msgspec
 from spotwright.decisions.decision import Decision
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.workflows.ports.rows import NominationRow
@@ -73,9 +74,10 @@ def place_nominated_pods(
     """Pods for the planner: a nominated pod is on its node and is not planned again.
 
     ``node_names``: claim → name of its node, without claims that are being deleted; ``leaving_nodes``: nodes on their
-    way out, whose pods are on the node that they were planned for. A nomination that is overdue, or whose claim is
-    gone, is dropped, and so is the ``nominatedNodeName`` that was written for it; one that another component wrote
-    stays. A pod may be in several: the newest counts whose claim stays and which is not overdue.
+    way out, whose pods are on the node that they were planned for; a pod that stops leaves its place there to the pod
+    that comes after it. A nomination that is overdue, or whose claim is gone, is dropped, and so is the
+    ``nominatedNodeName`` that was written for it; one that another component wrote stays. A pod may be in several: the
+    newest counts whose claim stays and which is not overdue.
     """
     moment = int(now.timestamp() * 1000)
     by_pod: dict[PodIdentity, list[NominationRow]] = {}
@@ -89,6 +91,8 @@ def place_nominated_pods(
     def place(pod: Pod) -> Pod:
         identity = (pod.key, pod.metadata.uid)
         if pod.node_name in leaving_nodes and pod.node_name:
+            if not eviction.is_reschedulable(pod):
+                return pod
             return _moved(pod, moving.get(identity, ()), node_names, moment)
         return _placed(pod, by_pod.get(identity, ()), node_names, moment)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.disruption import emptiness
@@ -11,14 +11,14 @@ from spotwright.lifecycle.steps import ConditionChange, false_condition, true_co
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
-from spotwright.model.kubernetes.meta import find_condition, format_time
+from spotwright.model.kubernetes.meta import Condition, find_condition, format_time
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
 from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import cordon, log, update_conditions
+from spotwright.workflows.lifecycle.actions import cordon, log, request_planning, update_conditions
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.cluster import ClusterPort
@@ -58,16 +58,46 @@ def _drain_node(
     if drained is None:
         _write(ports, claim, unknown_condition("Drained", "Draining"), now)
     claim = _record_attachments(ports, claim, node) if claim is not None else None
-    drain = draining.drain(ports.cluster.pods(node=node.name), deadline=deadline, now=now)
+    pods = ports.cluster.pods(node=node.name)
+    tier_deadlines = draining.tier_deadlines(pods, deadline, now) if _ends_early(claim, deadline) and deadline else {}
+    drain = draining.drain(pods, deadline=deadline, now=now, tier_deadlines=tier_deadlines)
     if not drain.waiting:
         began = drained.last_transition_time if drained else None
         since = began or (node.metadata.deletion_timestamp if claim is None else None) or now
         seconds_left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
         return seconds_left if seconds_left > 0 else None
+    may_wait = claim is not None and not claim.is_condition_true("DisruptionReason")
+    if may_wait and not draining.evicts_before_plan(drain, deadline=deadline, now=now):
+        wait = _await_plan(ports, drained, now)
+        if wait > 0:
+            return wait
     if deadline is not None:
         _delete_forcefully(ports, claim, drain, deadline, now)
     _evict(ports, claim, node, drain, now)
     return (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else math.inf
+
+
+def _ends_early(claim: NodeClaim | None, deadline: datetime | None) -> bool:
+    """Whether something else than terminationGracePeriod ends the termination: EC2 takes the instance. Then pods that
+    are kept are told to stop in the order of a drain; Karpenter tells each by its own grace period.
+    """
+    if claim is None or claim.metadata.deletion_timestamp is None or deadline is None:
+        return False
+    grace_seconds = claim.termination_grace_period_seconds
+    return grace_seconds is None or deadline < claim.metadata.deletion_timestamp + timedelta(seconds=grace_seconds)
+
+
+def _await_plan(ports: LifecyclePorts, drained: Condition | None, now: datetime) -> float:
+    """Seconds until pods are evicted for which nobody has planned: those of a claim that a user deleted, that expired,
+    or whose Node somebody deleted. The planner is rung for first; what is disrupted has its replacements already.
+
+    ``drained``: the condition, which says since when the node drains; None = since now. A time to come says nothing.
+    """
+    if drained is None:
+        request_planning(ports)
+    began = (drained.last_transition_time if drained else None) or now
+    wait = began + draining.PLANNING_PERIOD - now
+    return wait.total_seconds() if wait <= draining.PLANNING_PERIOD else 0
 
 
 def _record_attachments(ports: LifecyclePorts, claim: NodeClaim, node: Node) -> NodeClaim:

@@ -62,8 +62,10 @@ def finalize(
     if not is_terminated:
         _request_termination(ports, claim, instance, now, to_terminate)
         return float("inf")
-    for node in nodes:
-        remove_node(ports, node)
+    remaining = [node for node in nodes if not remove_node(ports, node)]
+    if remaining and claim.is_condition_true("Registered"):
+        # As in Karpenter: whoever keeps the Node may need its claim.
+        return float("inf")
     _remove_finalizer(ports, claim, now)
     return None
 
@@ -166,14 +168,18 @@ def _request_termination(
         to_terminate.append(InstanceTermination(instance, claim))
 
 
-def remove_node(ports: LifecyclePorts, node: Node) -> None:
-    """Delete the Node object, and let go of it."""
+def remove_node(ports: LifecyclePorts, node: Node) -> bool:
+    """Delete the Node object, and let go of it. Whether it is gone: a finalizer of another may keep it."""
     ports.cluster.delete("nodes", node.metadata)
     current = ports.cluster.node(node.name)
-    if current is not None and labels.FINALIZER in current.metadata.finalizers:
-        finalizers = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
+    if current is None:
+        log_line(log, log_lines.DELETED_NODE, node=node.name)
+        return True
+    finalizers = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
+    if len(finalizers) < len(current.metadata.finalizers):
         ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": finalizers})
-    log_line(log, log_lines.DELETED_NODE, node=node.name)
+        log_line(log, log_lines.DELETED_NODE, node=node.name)
+    return not finalizers
 
 
 def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
