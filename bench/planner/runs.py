@@ -13,7 +13,8 @@ import msgspec
 from local.kubernetes.binaries import cache_folder
 from local.kubernetes.toolchain import go_environment
 
-_SOURCE: Final = Path(__file__).parent / "karpenter"
+#: The Go module that fixes Karpenter's version.
+KARPENTER_MODULE: Final = Path(__file__).parent / "karpenter"
 # The controller's own deadline for one batch.
 DEADLINE_SECONDS: Final = 60
 _PATIENCE_SECONDS: Final = 1800
@@ -38,12 +39,17 @@ class Outcome(msgspec.Struct, frozen=True, rename="camel"):
 
 def build_karpenter(report: Callable[[str], None]) -> Path:
     """The Go program with Karpenter's scheduler in it; raises CalledProcessError."""
+    report("building Karpenter's scheduler, a few minutes the first time")
+    return build_go(".", "bench-karpenter", report)
+
+
+def build_go(package: str, name: str, report: Callable[[str], None]) -> Path:
+    """A program of the module, or of a module that it requires; raises CalledProcessError."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
-    binary = cache / "bench-karpenter"
-    report("building Karpenter's scheduler, a few minutes the first time")
-    command = ["go", "build", "-o", str(binary), "."]
-    subprocess.run(command, cwd=_SOURCE, env=dict(go_environment(cache, report)), check=True)
+    binary = cache / name
+    command = ["go", "build", "-o", str(binary), package]
+    subprocess.run(command, cwd=KARPENTER_MODULE, env=dict(go_environment(cache, report)), check=True)
     return binary
 
 

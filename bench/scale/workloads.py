@@ -29,7 +29,7 @@ def interrupted(replicas: int) -> str:
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": INTERRUPTED, "namespace": NAMESPACE},
+        "metadata": {"name": INTERRUPTED, "namespace": NAMESPACE, "labels": {LABEL: INTERRUPTED}},
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": {LABEL: INTERRUPTED}},

@@ -1,0 +1,109 @@
+"""`python -m bench.lifecycle`: nodes with a pod each, from pods to Running, notices to all elsewhere, delete to gone.
+
+On the local stack with Spotwright deployed, then, with --karpenter, on one with Karpenter and nodes that kwok plays. It
+needs Linux, five minutes for each, and nothing but loopback addresses.
+"""
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.lifecycle import karpenter
+from bench.lifecycle.life import Life, further_pods
+from bench.lifecycle.notices import notice
+from bench.scale.figures import Measured, measured_table
+from bench.scale.scene import Scene
+from bench.scale.workloads import interrupted
+from local.aws.strictness import WITHOUT_DELAYS
+from local.cdk_deployment import CdkDeployment, forwarder_command
+from local.stack import Stack, StackOptions
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench-lifecycle", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=100, help="nodes with a pod each")
+    parser.add_argument("--notices", type=int, default=0, help="nodes of them that EC2 takes back")
+    parser.add_argument("--further-pods", type=int, default=0, help="pods beside those, on the same nodes, for notices")
+    parser.add_argument("--taken-after", type=int, default=120, help="seconds from a notice until the instance goes")
+    parser.add_argument("--karpenter", action="store_true", help="the same of Karpenter, without notices")
+    options = parser.parse_args()
+    # As Ctrl-C: every process of the stack is ended on the way out.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    reference = karpenter.build(_tell) if options.karpenter else None
+    try:
+        rows = (
+            (options.nodes, options.nodes + options.further_pods, figure) for figure in _figures(options, reference)
+        )
+        for line in measured_table(rows):
+            print(line, flush=True)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _figures(options: argparse.Namespace, reference: karpenter.Karpenter | None) -> Iterator[Measured]:
+    yield from _of_spotwright(options)
+    if reference is not None:
+        yield from _of_karpenter(reference, options.nodes)
+
+
+def _of_spotwright(options: argparse.Namespace) -> Iterator[Measured]:
+    with _directory() as directory:
+        _tell("a local stack with Spotwright deployed, about a minute")
+        undelayed = StackOptions(lenient=WITHOUT_DELAYS)
+        with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
+            roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
+            deployment = CdkDeployment(stack, node_roles=roles)
+            deployment.deploy()
+            scene = Scene(stack, deployment)
+            scene.prepare()
+            scene.until_quiet()
+            life = Life(stack, "Spotwright", options.nodes)
+            before = scene.load()
+            yield from life.up(interrupted(options.nodes))
+            scene.until_quiet()
+            requests = scene.load().since(before).requests
+            yield life.measured("up: requests of the API server for each node", requests / options.nodes)
+            if options.notices:
+                life.apply(further_pods(interrupted(options.nodes), options.further_pods))
+                life.until(lambda: len(life.running()) == options.nodes + options.further_pods, "further pods")
+                scene.until_quiet()
+                yield from notice(life, options.notices, options.taken_after)
+                scene.until_quiet()
+            before = scene.load()
+            yield from life.down()
+            scene.until_quiet()
+            requests = scene.load().since(before).requests
+            yield life.measured("down: requests of the API server for each node", requests / options.nodes)
+
+
+def _of_karpenter(reference: karpenter.Karpenter, nodes: int) -> Iterator[Measured]:
+    with _directory() as directory:
+        _tell("a local control plane with Karpenter")
+        options = StackOptions()
+        with Stack.start(directory, options=options) as stack, karpenter.running(reference, stack, options):
+            life = Life(stack, "Karpenter", nodes)
+            yield from life.up(karpenter.workload(nodes))
+            yield from life.down()
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """Of a stack; it stays, with its logs, when the benchmark does not come to its end."""
+    directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-lifecycle-"))
+    _tell(f"logs in {directory / 'logs'}")
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
