@@ -1,6 +1,7 @@
 # make demo    the whole thing on a local stack of real parts: pods pending → nodes → spot interruption → zero and back
 # make test    everything CI runs: check, then all tests
 # make check   formatting, lint, types, dependency direction
+# make test-kubernetes VERSION=1.34   the tests that ask a real API server, on another version of Kubernetes; builds it first
 # make bench   speed and size; make bench-launch: a burst under EC2's limits (ARGS="--pods 7000"); make bench-catalog: refresh and read one
 # make bench-memory   how long each function takes with more or less memory, and what it costs (about ten minutes)
 # make bench-reading   what knowing a cluster costs: from the shipped state, from listed pages, object by object
@@ -26,7 +27,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane forwarder-image bench campaign bench-cases bench-disruption bench-memory bench-following bench-planner bench-launch bench-reading bench-planning bench-hours bench-scale bench-lifecycle bench-catalog probe-aws docs regions format clean
+.PHONY: demo test test-kubernetes check setup controlplane forwarder-image bench campaign bench-cases bench-disruption bench-memory bench-following bench-planner bench-launch bench-reading bench-planning bench-hours bench-scale bench-lifecycle bench-catalog probe-aws docs regions format clean
 
 setup:
 	@tools/setup
@@ -36,6 +37,9 @@ demo: setup controlplane
 
 test: check controlplane
 	@tools/test
+
+test-kubernetes: setup
+	@tools/test-kubernetes $(or $(VERSION),$(error VERSION is missing: make test-kubernetes VERSION=1.34))
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -17,7 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from local.kubernetes.binaries import BuildFailed, ensure_built
+from local.kubernetes.other_module import ModuleMissing
 from local.kubernetes.toolchain import ToolchainMissing
+from local.kubernetes.versions import UnknownVersion
 from local.processes import ProcessEnded
 from local.stack import CLUSTER, Stack, StackInUse, StackOptions, print_progress
 
@@ -36,7 +38,7 @@ def main() -> int:
                 return _detach(arguments) if arguments.detach else _up(arguments)
             case _:
                 return _down(arguments.directory)
-    except (BuildFailed, ToolchainMissing, ProcessEnded, StackInUse) as error:
+    except (BuildFailed, ModuleMissing, UnknownVersion, ToolchainMissing, ProcessEnded, StackInUse) as error:
         print_progress(str(error))
         return 1
 

@@ -21,9 +21,10 @@ import urllib3
 
 from local.aws.strictness import lenient_by_default
 from local.kubernetes.addons import WEBHOOK_IMAGE, install_addons
-from local.kubernetes.binaries import KUBERNETES_VERSION, Binaries, ensure_built
+from local.kubernetes.binaries import Binaries, ensure_built
 from local.kubernetes.certificates import KeyIdentifiers
 from local.kubernetes.control_plane import SERVICE_CIDR, ControlPlane, ControlPlaneStarter
+from local.kubernetes.versions import kubernetes_version, minor_version
 from local.ports import Ports
 from local.processes import Processes
 
@@ -178,7 +179,7 @@ class Stack:
         plane = starter.start(
             aws_endpoint=self.aws_endpoint, cluster=self.cluster, environment=self._child_environment()
         )
-        report(f"Kubernetes {KUBERNETES_VERSION} at {plane.endpoint} after {time.monotonic() - started:.1f} s")
+        report(f"Kubernetes {kubernetes_version()} at {plane.endpoint} after {time.monotonic() - started:.1f} s")
         self._processes.wait("aws", self._aws_answers, timeout_seconds=READY_SECONDS)
         self._register_cluster(plane)
         report(f"AWS ({self.region}) at {self.aws_endpoint} after {time.monotonic() - started:.1f} s")
@@ -202,7 +203,6 @@ class Stack:
             return False
 
     def _register_cluster(self, plane: ControlPlane) -> None:
-        version = ".".join(KUBERNETES_VERSION.split(".")[:2])
         self.control(
             "POST",
             "/_local/clusters",
@@ -210,7 +210,7 @@ class Stack:
                 "name": self.cluster,
                 "endpoint": plane.endpoint,
                 "certificateAuthority": plane.certificate_authority,
-                "version": version,
+                "version": minor_version(),
                 "serviceIpv4Cidr": SERVICE_CIDR,
             },
         )

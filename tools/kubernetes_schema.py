@@ -1,7 +1,7 @@
 """Writes what a Kubernetes API server says of its own kinds: fields, their types, and whether they live in a namespace.
 
 ``python -m tools.kubernetes_schema`` asks the local control plane (``make controlplane``), which has the version that
-``local.kubernetes.binaries`` names. Descriptions and merge strategies are left out.
+``local.kubernetes.versions`` names. Descriptions and merge strategies are left out.
 """
 
 import json
@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from local.kubernetes.api import KubernetesApi
-from local.kubernetes.binaries import KUBERNETES_VERSION, ensure_built
+from local.kubernetes.binaries import ensure_built
 from local.kubernetes.control_plane import ControlPlaneStarter
+from local.kubernetes.versions import minor_version
 from local.ports import Ports
 from local.processes import Processes
 
@@ -36,8 +37,7 @@ def schema_of(api: KubernetesApi) -> Json:
                 kinds.setdefault(version, {})[resource["kind"]] = (definition, resource["namespaced"])
     names = {definition for of_version in kinds.values() for definition, _ in of_version.values()}
     definitions = {name: _stripped(published[name]) for name in sorted(_reachable(published, names))}
-    version = ".".join(KUBERNETES_VERSION.split(".")[:2])
-    return {"version": version, "kinds": kinds, "definitions": definitions}
+    return {"version": minor_version(), "kinds": kinds, "definitions": definitions}
 
 
 def encode(schema: Json) -> bytes:

