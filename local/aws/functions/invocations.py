@@ -111,16 +111,21 @@ class Functions:
         return PROCESSES_PER_FUNCTION if reserved is None else min(int(reserved), PROCESSES_PER_FUNCTION)
 
     def run(self, stop: threading.Event) -> None:
-        """Background: drop idle and deleted functions' processes; at the end, all of them."""
+        """Background: tidies up; at the end, drops all processes."""
         while not stop.wait(TIDY_SECONDS):
-            names = {function.function_name for function in lambda_backend(self.emulator).list_functions()}
-            with self._lock:
-                deleted = [key for key in self.pools if key[0] not in names]
-                closing = [self.pools.pop(key) for key in deleted]
-                kept = list(self.pools.values())
-            for pool in closing:
-                pool.close()
-            for pool in kept:
-                pool.retire_idle()
+            self.tidy()
         for pool in list(self.pools.values()):
             pool.close()
+
+    def tidy(self) -> None:
+        """Drop idle and deleted functions' processes."""
+        with self._lock:
+            # Nobody gets a pool meanwhile: that of a function that was made since would be one of a deleted one.
+            names = {function.function_name for function in lambda_backend(self.emulator).list_functions()}
+            deleted = [key for key in self.pools if key[0] not in names]
+            closing = [self.pools.pop(key) for key in deleted]
+            kept = list(self.pools.values())
+        for pool in closing:
+            pool.close()
+        for pool in kept:
+            pool.retire_idle()
