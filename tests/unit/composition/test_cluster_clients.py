@@ -179,6 +179,26 @@ def test_threads_of_a_fresh_process_share_what_the_first_of_them_makes(
     assert described == [NAMES[0]]
 
 
+def test_a_cluster_about_which_eks_does_not_answer_holds_no_thread_of_another(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answered = Event(), Event()
+
+    def describe(client: object, name: str) -> ClusterFacts:
+        if name == NAMES[0]:
+            begun.set()
+            assert answered.wait(60)
+        return builders.FACTS
+
+    monkeypatch.setattr(cluster_clients, "describe_cluster", describe)
+    with ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(lambda: cluster_clients.ports(NAMES[0]).facts)
+        assert begun.wait(60)
+        assert threads.submit(lambda: cluster_clients.ports(NAMES[1]).facts).result(60) is builders.FACTS
+        answered.set()
+        assert slow.result(60) is builders.FACTS
+
+
 def test_decoded_catalogs_outlive_the_ports_and_are_shared(clock: list[float]) -> None:
     catalogs = cluster_clients.ports("cluster-0").catalogs
     clock[0] += 10 * MINUTES

@@ -44,12 +44,8 @@ ACTING_FUNCTIONS: Final = frozenset({"lifecycle", "catalog"})
 KEEPS_FACTS: Final = "catalog"
 
 
-# A fresh process asks for its ports in several threads.
-_MAKING: Final = RLock()
-
-
 class _made_once[T](cached_property[T]):
-    """See cached_property; of several threads the first makes the value, and the others wait for it."""
+    """See cached_property; of several threads of a cluster the first makes the value, and the others wait for it."""
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
@@ -57,7 +53,9 @@ class _made_once[T](cached_property[T]):
     def __get__(self, instance: object, owner: type | None = None) -> T: ...
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Self | T:
-        with _MAKING:
+        if not isinstance(instance, ClusterClients):
+            return super().__get__(instance, owner)
+        with instance.making:
             return super().__get__(instance, owner)
 
 
@@ -73,6 +71,8 @@ class ClusterClients:
         """``known_facts``: what EKS said of the cluster before."""
         self._name, self._deployed, self._cluster_environment = cluster, deployed, deployed.clusters[cluster]
         self._known_facts = known_facts
+        # A fresh process asks for its adapters in several threads.
+        self.making = RLock()
         self.region, self.node_roles, self.role_arn = deployed.region, self._cluster_environment.node_roles, role_arn
 
     @_made_once
