@@ -9,6 +9,7 @@ from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
 from spotwright.workflows.lifecycle import nodeclaims, nodes
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -51,7 +52,7 @@ def test_a_step_does_not_wait_for_the_steps_of_other_objects(
 def test_many_nodes_join_at_once_and_each_line_names_its_own_launch(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Functions make their steps in threads, as on AWS."""
+    """Functions make their steps in threads, as on AWS; none loses a row that they share to another."""
     with caplog.at_level("INFO", "spotwright"):
         running(world, NODES)
         world.run(30)
@@ -60,6 +61,8 @@ def test_many_nodes_join_at_once_and_each_line_names_its_own_launch(
     assert {line["nodeclaim"]: line["launch"] for line in lines} == launches
     assert len(lines) == NODES
     assert not world.failures
+    assert world.effects.reads["state", "call_rate"] == len(world.effects.select("state", "save_call_rate"))
+    assert log_lines.CHANGED_CONCURRENTLY.message not in {record.message for record in caplog.records}
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 0)
     for claim in world.claims():
         world.cluster.delete("nodeclaims", claim.metadata)

@@ -1,6 +1,7 @@
 """The end of a NodeClaim: drained in order, budgets respected, nothing let go before the instance is gone."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -120,6 +121,23 @@ def test_a_budget_of_one_lets_pods_go_one_after_the_other(world: World) -> None:
             world.cluster.put("nodes", builders.unmanaged_node("elsewhere"))
     assert gone(world, claim)
     assert max(together) == 1
+
+
+def test_a_budget_that_refuses_for_long_is_asked_less_and_less(world: World) -> None:
+    """Every three seconds for five minutes, then more and more seldom; in the end by tick and sweep each minute."""
+    claim = running_node(world)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("inflate", "inflate", min_available=1))
+    delete(world, claim)
+    asked = list[int]()
+    for _ in range(4):
+        before = len(world.effects.select("cluster", "evict"))
+        world.run(600)
+        asked.append(len(world.effects.select("cluster", "evict")) - before)
+    assert asked[0] <= 600 // 3
+    assert all(later <= earlier for earlier, later in pairwise(asked))
+    assert asked[-1] <= 2 * 600 // 60
+    world.cluster.remove("poddisruptionbudgets", "default/inflate")
+    assert world.run(75, until=lambda: not world.running_pods())
 
 
 def test_a_pod_that_must_not_be_disrupted_is_waited_for(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import zlib
 from datetime import datetime
+from threading import RLock
 from typing import Final
 
 from spotwright.aws import token_bucket
@@ -11,6 +12,9 @@ from spotwright.workflows.ports.state import StatePort
 ATTEMPTS: Final = 8
 # Callers that must wait are spread over this many seconds.
 SPREAD_SECONDS: Final = 4
+
+# Threads of an invocation would only lose the row to each other.
+_TURN: Final = RLock()
 
 CREATE_FLEET: Final = "CreateFleet"
 CREATE_LAUNCH_TEMPLATE: Final = "CreateLaunchTemplate"
@@ -24,6 +28,11 @@ CREATE_TAGS: Final = "CreateTags"
 def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls: int = 1) -> int:
     """0: the calls are counted and may be made now; else the seconds to wait. ``caller`` spreads the waits."""
     now_ms = int(now.timestamp() * 1000)
+    with _TURN:
+        return _acquire(state, action, caller, now_ms, calls)
+
+
+def _acquire(state: StatePort, action: str, caller: str, now_ms: int, calls: int) -> int:
     for _ in range(ATTEMPTS):
         before = state.call_rate(action) or token_bucket.full_bucket(action, now_ms=now_ms)
         after, wait_ms = token_bucket.take(before, calls, now_ms=now_ms)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from threading import RLock
 from typing import Final
 
 import msgspec
@@ -20,6 +21,8 @@ from spotwright.workflows.ports.rows import epoch_ms
 
 # Nodes of a pool that join at the same time write the same row. An outcome that is lost beside others says little.
 ATTEMPTS: Final = 3
+# Threads of an invocation would only lose the row to each other.
+_TURN: Final = RLock()
 
 
 def record_registration(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> None:
@@ -40,19 +43,30 @@ def _record(
     nodepool_uid = owning_nodepool_uid(claim)
     if not nodepool_uid:
         return
+    with _TURN:
+        lost = _change(ports, nodepool_uid, change)
+    if lost is not None:
+        pool, conflict = claim.nodepool, str(lost)
+        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="registration health", object=pool, conflict=conflict)
+
+
+def _change(
+    ports: LifecyclePorts, nodepool_uid: str, change: Callable[[RegistrationHealth], RegistrationHealth]
+) -> Conflict | None:
+    """Why the row could not be changed, if it could not."""
     lost: Conflict | None = None
     for _ in range(ATTEMPTS):
         stored = ports.state.registration_health(nodepool_uid) or RegistrationHealth(nodepool_uid)
         after = change(stored)
         if after is stored:
-            return
+            return None
         try:
             ports.state.save_registration_health(after)
         except Conflict as conflict:
             lost = conflict
         else:
-            return
-    log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="registration health", object=claim.nodepool, conflict=str(lost))
+            return None
+    return lost
 
 
 class JudgedHealth(msgspec.Struct, frozen=True):
