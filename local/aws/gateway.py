@@ -1,5 +1,6 @@
 """One AWS call from bytes to bytes: who calls, may they, who answers, and one line in the call log."""
 
+import contextlib
 import re
 import sys
 import time
@@ -18,6 +19,7 @@ from local.aws.calls.request import (
     ConnectionDropped,
 )
 from local.aws.emulator import Emulator
+from local.aws.storage.table_lock import TableLock
 from local.aws.sts.callers import UnknownCaller, parse_credential_scope, resolve_caller
 
 _ERROR_CODE = re.compile(rb'<Code>([^<]+)</Code>|"(?:__type|code|Code)": ?"(?:[^"]*#)?([^"#]+)"')
@@ -41,7 +43,9 @@ _EXPIRED_ELSEWHERE = ("ExpiredToken", "The security token included in the reques
 
 
 class Gateway:
-    """Answers AWS calls for one emulator. Thread safe: it holds nothing but moto's own application."""
+    """Answers AWS calls for one emulator. Thread safe: it holds nothing but moto's own application, which DynamoDB's
+    calls reach one after the other.
+    """
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
@@ -97,7 +101,9 @@ class Gateway:
         def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
             head[:] = [int(status.split()[0]), headers]
 
-        body = b"".join(self._moto(request.environ(), start_response))
+        alone = self._emulator.component(TableLock).held if request.service == "dynamodb" else contextlib.nullcontext()
+        with alone:
+            body = b"".join(self._moto(request.environ(), start_response))
         status, headers = head
         return AwsResponse(status, body, dict(headers), _error_code(status, headers, body))
 
