@@ -1,6 +1,7 @@
 """Steps of a batch: different objects side by side, each with its own lines, failures and time."""
 
 from threading import Barrier
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,19 +32,20 @@ def bells_of(world: World, kind: str) -> list[Doorbell]:
 
 
 @pytest.mark.side_by_side
-@pytest.mark.parametrize("kind", ["claim", "node"])
+@pytest.mark.parametrize(
+    ("kind", "module", "step"), [("claim", nodeclaims, "step_nodeclaim"), ("node", nodes, "step_claim")]
+)
 def test_a_step_does_not_wait_for_the_steps_of_other_objects(
-    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, module: ModuleType, step: str
 ) -> None:
     running(world, 3)
-    together, step = Barrier(3, timeout=60), nodeclaims.step_nodeclaim
+    together, taken = Barrier(3, timeout=60), getattr(module, step)
 
     def wait_for_others(*arguments: Any, **more: Any) -> None:
         together.wait()
-        step(*arguments, **more)
+        taken(*arguments, **more)
 
-    for module in (nodeclaims, nodes):
-        monkeypatch.setattr(module, "step_nodeclaim", wait_for_others)
+    monkeypatch.setattr(module, step, wait_for_others)
     assert not step_doorbells(world.ports, bells_of(world, kind), now=world.clock.now())
     assert not together.broken
 
@@ -68,6 +70,17 @@ def test_many_nodes_join_at_once_and_each_line_names_its_own_launch(
         world.cluster.delete("nodeclaims", claim.metadata)
     assert world.run(300, until=lambda: not world.claims() and not world.cluster.all("nodes"))
     assert not world.ec2.live_instances()
+
+
+def test_what_a_node_rang_for_is_read_once(world: World) -> None:
+    """The node by its name, its claim with those of the instance; neither is read again before something is written."""
+    running(world, 1)
+    world.run(150)
+    before = world.effects.reads.copy()
+    lifecycle(world.ports, bells_of(world, "node"), now=world.clock.now())
+    read = world.effects.reads - before
+    assert read["cluster", "node"] == 1
+    assert read["cluster", "nodeclaim"] == 1
 
 
 def test_exactly_the_steps_that_fail_are_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,9 @@ def nodes_of(
     if not claim.provider_id:
         return ()
     name = claim.node_name or claim.metadata.annotations.get(labels.EXPECTED_NODE, "")
-    nodes = [node for node in (ports.cluster.node(name) if name else None, seen) if node is not None]
+    # What rang was read a moment ago.
+    expected = seen if seen is not None and seen.name == name else (ports.cluster.node(name) if name else None)
+    nodes = [node for node in (expected, seen) if node is not None]
     launched = find_condition(claim.conditions, "Launched")
     since = launched.last_transition_time if launched is not None else None
     is_late = not name or since is None or (now is not None and now - since >= JOINING_PERIOD)

@@ -69,15 +69,27 @@ def step_nodeclaim(
     *,
     now: datetime,
     ticks: int = 0,
-    node: Node | None = None,
 ) -> None:
     """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
-    ``node``: the one whose doorbell rang.
 
     Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again.
     """
     claim = ports.cluster.nodeclaim(name)
-    if claim is None or not claim.is_managed or is_left_alone(ports, claim, now=now):
+    if claim is not None:
+        step_claim(ports, claim, to_terminate, now=now, ticks=ticks)
+
+
+def step_claim(
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    to_terminate: list[InstanceTermination],
+    *,
+    now: datetime,
+    ticks: int = 0,
+    node: Node | None = None,
+) -> None:
+    """The same for a claim as it was read a moment ago. ``node``: the one whose doorbell rang, as it was read then."""
+    if not claim.is_managed or is_left_alone(ports, claim, now=now):
         return
     with log_claim(claim):
         _step(ports, claim, to_terminate, now, ticks, node)

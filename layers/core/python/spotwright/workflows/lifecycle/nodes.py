@@ -12,7 +12,7 @@ from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import NODE_REPAIR
 from spotwright.telemetry import events
 from spotwright.workflows.lifecycle.actions import claims_by_name, claims_of_instance, ring_lifecycle
-from spotwright.workflows.lifecycle.nodeclaims import step_nodeclaim
+from spotwright.workflows.lifecycle.nodeclaims import step_claim
 from spotwright.workflows.lifecycle.other_provisioners import runs_now
 from spotwright.workflows.lifecycle.termination.drain import empty_node
 from spotwright.workflows.lifecycle.termination.finalizer import remove_node
@@ -42,7 +42,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
         if claim.node_name not in ("", name) and ports.cluster.node(claim.node_name) is not None:
             event = events.DUPLICATE_NODES(names=", ".join(sorted((name, claim.node_name))))
             ports.cluster.record_event("nodes", node.metadata, event, now=now)
-        step_nodeclaim(ports, claim.name, to_terminate, now=now, node=node)
+        step_claim(ports, claim, to_terminate, now=now, node=node)
     if not claims and labels.FINALIZER in node.metadata.finalizers and not runs_now(ports, now=now):
         _step_unclaimed(ports, node, to_terminate, now)
 
