@@ -1,5 +1,7 @@
 """Another deployment's table that is of no use is said once, then left alone."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any, cast
 
 import pytest
@@ -32,3 +34,20 @@ def test_a_shared_table_that_is_gone_is_said_once(caplog: pytest.LogCaptureFixtu
     (line,) = caplog.records
     assert line.message == log_lines.MEMORY_TABLE_UNUSABLE.message
     assert vars(line)["table"] == "gone"
+
+
+def test_threads_that_find_it_gone_at_the_same_time_use_the_own_one() -> None:
+    together = Barrier(2, timeout=60)
+
+    class Waiting(Client):
+        def get_item(self, **request: Any) -> dict[str, Any]:
+            if request["TableName"] == "gone":
+                together.wait()
+            return super().get_item(**request)
+
+    client = Waiting()
+    state = AccountState(Table(cast("Any", client), "own"), Table(cast("Any", client), "gone"))
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(state.call_rate, "CreateFleet") for _ in range(2)]
+        assert [call.result(60) for call in calls] == [None, None]
+    assert sorted(client.asked) == ["gone", "gone", "own", "own"]

@@ -1,6 +1,7 @@
 """The cluster state that the forwarder ships: its head in the table, its bodies in the bucket (ClusterStatePort)."""
 
 from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,7 @@ class ShippedClusterState:
     def __init__(self, client: "DynamoDBClient", blobs: S3Blobs, *, table: str, cluster: str) -> None:
         self._table, self._blobs, self._cluster = Table(client, table), blobs, cluster
         self._last: tuple[tuple[str, str], ClusterState] | None = None
+        self._loading = Lock()
 
     def head(self, *, now: datetime) -> ShippedHead | None:
         rows = self._table.get_rows(f"forwarder#{self._cluster}", "state", "heartbeat")
@@ -51,11 +53,13 @@ class ShippedClusterState:
 
     def load(self, head: ClusterStateHead) -> ClusterState:
         bodies = (head.full, head.changes)
-        if self._last is None or self._last[0] != bodies:
-            # The last state is freed before the next is decoded: there is no room for two.
-            self._last = None
-            full = self._blobs.get(head.full)
-            self._last = bodies, decode(head, full, self._blobs.get(head.changes) if head.changes else b"")
+        with self._loading:
+            if self._last is None or self._last[0] != bodies:
+                # The last state is freed before the next is decoded: there is no room for two.
+                self._last = None
+                full = self._blobs.get(head.full)
+                self._last = bodies, decode(head, full, self._blobs.get(head.changes) if head.changes else b"")
+            state = self._last[1]
         return msgspec.structs.replace(
-            self._last[1], epoch=head.epoch, sequence=head.sequence, taken=head.taken, kinds=head.kinds
+            state, epoch=head.epoch, sequence=head.sequence, taken=head.taken, kinds=head.kinds
         )

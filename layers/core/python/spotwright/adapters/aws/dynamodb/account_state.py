@@ -63,15 +63,17 @@ class AccountState:
         self._ask(lambda table: table.put_versioned(item, rate.version))
 
     def _ask[R](self, ask: Callable[[Table], R]) -> R:
-        if self._shared is not None:
+        # Another thread may find it unusable at the same time.
+        shared = self._shared
+        if shared is not None:
             try:
-                return ask(self._shared)
+                return ask(shared)
             except ApiError as failure:
                 if failure.code not in _UNUSABLE_CODES:
                     raise
                 log_line(
                     log, log_lines.MEMORY_TABLE_UNUSABLE,
-                    table=self._shared.name, code=failure.code, error=str(failure),
+                    table=shared.name, code=failure.code, error=str(failure),
                 )  # fmt: skip
                 self._shared = None
         return ask(self._own)
