@@ -113,6 +113,8 @@ def test_manifests_says_what_is_missing(aws: boto3.Session) -> None:
         run("manifests", "--forwarder-image", "x")
     with pytest.raises(InputError, match="there is no stack Other"):
         run("manifests", "--forwarder-image", "x", "--cluster", "dev", "--stack", "Other")
+    with pytest.raises(InputError, match="stack Spotwright-main has no cluster prodution; it has dev, production"):
+        run("manifests", "--forwarder-image", "x", "--cluster", "prodution")
 
 
 def paused(aws: boto3.Session) -> dict[str, Any] | None:

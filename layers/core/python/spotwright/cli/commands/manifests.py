@@ -36,12 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _environment(arguments: argparse.Namespace) -> dict[str, str]:
     """The forwarder's environment, from the outputs of the stack."""
     from spotwright.adapters.aws import clients
-    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.cloudformation import cluster_outputs
     from spotwright.errors import ApiError
 
     try:
         cloudformation = clients.client("cloudformation", region=arguments.region)
-        outputs = stack_outputs(cloudformation, arguments.stack)
+        outputs = cluster_outputs(cloudformation, arguments.stack, arguments.cluster)
     except ApiError as failure:
         raise InputError(f"--stack {arguments.stack}: {failure}") from None
     return {
