@@ -1,6 +1,5 @@
 """One AWS call from bytes to bytes: who calls, may they, who answers, and one line in the call log."""
 
-import contextlib
 import re
 import sys
 import time
@@ -10,6 +9,7 @@ from typing import Any
 
 from moto.moto_server.werkzeug_app import create_backend_app
 
+from local.aws.calls.moto_locks import MotoLocks
 from local.aws.calls.moto_lookups import Dispatcher
 from local.aws.calls.request import (
     SERVICE_OF_SIGNING_NAME,
@@ -19,7 +19,6 @@ from local.aws.calls.request import (
     ConnectionDropped,
 )
 from local.aws.emulator import Emulator
-from local.aws.storage.table_lock import TableLock
 from local.aws.sts.callers import UnknownCaller, parse_credential_scope, resolve_caller
 
 _ERROR_CODE = re.compile(rb'<Code>([^<]+)</Code>|"(?:__type|code|Code)": ?"(?:[^"]*#)?([^"#]+)"')
@@ -43,8 +42,8 @@ _EXPIRED_ELSEWHERE = ("ExpiredToken", "The security token included in the reques
 
 
 class Gateway:
-    """Answers AWS calls for one emulator. Thread safe: it holds nothing but moto's own application, which DynamoDB's
-    calls reach one after the other.
+    """Answers AWS calls for one emulator. Thread safe: it holds nothing but moto's own application, which calls of
+    some services reach one after the other.
     """
 
     def __init__(self, emulator: Emulator) -> None:
@@ -101,8 +100,7 @@ class Gateway:
         def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
             head[:] = [int(status.split()[0]), headers]
 
-        alone = self._emulator.component(TableLock).held if request.service == "dynamodb" else contextlib.nullcontext()
-        with alone:
+        with self._emulator.component(MotoLocks).alone(request.service):
             body = b"".join(self._moto(request.environ(), start_response))
         status, headers = head
         return AwsResponse(status, body, dict(headers), _error_code(status, headers, body))

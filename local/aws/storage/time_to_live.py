@@ -8,8 +8,8 @@ from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.dynamo_type import Item
 from moto.dynamodb.models.table import Table
 
+from local.aws.calls.moto_locks import MotoLocks
 from local.aws.emulator import Emulator
-from local.aws.storage.table_lock import TableLock
 
 # AWS: "typically within a few days". Here soon enough to be seen, late enough not to be relied on.
 EVERY_SECONDS = 20.0
@@ -19,7 +19,7 @@ def run(emulator: Emulator, stop: threading.Event) -> None:
     """Background: look through every table with time to live."""
     while not stop.wait(EVERY_SECONDS):
         for table in list(dynamodb_backends[emulator.account][emulator.region].tables.values()):
-            with emulator.component(TableLock).held:
+            with emulator.component(MotoLocks).alone("dynamodb"):
                 for item in expired_items(table, time.time()):
                     _delete(emulator, table, item)
 

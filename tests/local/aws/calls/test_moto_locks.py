@@ -1,4 +1,4 @@
-"""What DynamoDB is asked at once takes effect one after the other."""
+"""What a service is asked at once takes effect one after the other."""
 
 import threading
 import time
@@ -7,13 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from local.aws.calls.call_log import CallLog
+from local.aws.calls.moto_locks import SERVICES
 from local.aws.calls.request import AwsRequest
 from local.aws.emulator import Emulator
 from local.aws.gateway import Gateway
 
 
-def test_a_condition_is_looked_at_while_nobody_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_condition_is_looked_at_while_nobody_writes(tmp_path: Path, service: str) -> None:
     calls = CallLog(tmp_path / "calls.jsonl")
     gateway = Gateway(Emulator(tmp_path, "ap-northeast-2", "123456789012", 1, "c", calls))
     at_once, most, counting = 0, 0, threading.Lock()
@@ -32,7 +36,7 @@ def test_a_condition_is_looked_at_while_nobody_writes(tmp_path: Path) -> None:
 
     gateway._moto = moto
     headers = {"x-amz-target": "DynamoDB_20120810.PutItem", "content-type": "application/x-amz-json-1.0"}
-    requests = [AwsRequest("POST", "/", "", headers, b"{}", service="dynamodb") for _ in range(6)]
+    requests = [AwsRequest("POST", "/", "", headers, b"{}", service=service) for _ in range(6)]
     with ThreadPoolExecutor(len(requests)) as threads:
         answers = list(threads.map(gateway.pass_to_moto, requests))
     calls.close()
