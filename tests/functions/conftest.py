@@ -10,6 +10,7 @@ from spotwright.composition import cluster_clients, interrupt_clients
 from spotwright.log_metrics import SHARED_LOGGERS
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from tests.campaign.serial import serial_calls
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +21,13 @@ def library_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(logger, "propagate", logger.propagate)
         monkeypatch.setattr(logger, "handlers", list(logger.handlers))
         monkeypatch.setattr(logger, "level", logger.level)
+
+
+@pytest.fixture(autouse=True)
+def one_after_the_other() -> Iterator[None]:
+    """Calls and steps that functions make side by side, so that what happens is the same in every run."""
+    with serial_calls():
+        yield
 
 
 @pytest.fixture
