@@ -5,7 +5,7 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 
 # None of their calls waits for anything, as SQS's do.
-SERVICES = ("dynamodb", "ec2", "iam")
+SERVICES = ("dynamodb", "ec2", "iam", "lambda")
 
 
 class MotoLocks:

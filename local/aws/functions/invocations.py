@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from moto.awslambda.models import LambdaFunction
 
+from local.aws.calls.moto_locks import MotoLocks
 from local.aws.emulator import Emulator
 from local.aws.functions import processor_share, recursion
 from local.aws.functions.environment_pool import PROCESSES_PER_FUNCTION, EnvironmentPool, Throttled
@@ -119,7 +120,7 @@ class Functions:
 
     def tidy(self) -> None:
         """Drop idle and deleted functions' processes."""
-        with self._lock:
+        with self.emulator.component(MotoLocks).alone("lambda"), self._lock:
             # Nobody gets a pool meanwhile: that of a function that was made since would be one of a deleted one.
             names = {function.function_name for function in lambda_backend(self.emulator).list_functions()}
             deleted = [key for key in self.pools if key[0] not in names]
