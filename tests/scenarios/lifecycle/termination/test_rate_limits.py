@@ -15,7 +15,9 @@ from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.instances import (
     INSTANCES_PER_CALL,
+    InstanceTermination,
     TerminationResult,
+    terminate_all,
     terminate_instances,
 )
 
@@ -53,6 +55,20 @@ def refusing(world: World, refuses: Callable[[Sequence[str]], None]) -> list[int
 
     world.ec2.terminate = terminate  # type: ignore[method-assign]
     return asked
+
+
+def test_a_claim_that_another_invocation_removed_meanwhile_is_no_failed_step(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    drained(world, 1)
+    (claim,) = world.claims()
+    (instance,) = world.ec2.live_instances()
+    removed = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name="removed"))
+    with caplog.at_level("INFO", "spotwright"):
+        terminate_all(world.ports, [InstanceTermination(instance, removed)], world.clock.now())
+    assert not world.ec2.live_instances()
+    said = [record.message for record in caplog.records if vars(record).get("object") == "removed"]
+    assert said == ["object was changed concurrently, will retry"]
 
 
 def in_debt(world: World, action: str, calls: int) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.errors import ApiError, NotFound, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
 from spotwright.lifecycle.steps import true_condition
 from spotwright.model.ec2.fleet import Instance
@@ -72,9 +72,12 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
 
 
 def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
-    """If the condition cannot be written now, the next step writes it."""
+    """If it cannot be written now, the next step writes it; another invocation may have removed the claim."""
     try:
         update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
+    except (Conflict, NotFound) as lost:
+        with log_claim(claim):
+            log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
     except ApiError as failure:
         with log_claim(claim):
             error = str(failure)
