@@ -69,6 +69,17 @@ def test_no_step_of_one_object_reads_a_list(world: World, monkeypatch: pytest.Mo
     assert not seen.lists
 
 
+def test_claims_are_not_looked_for_by_label_while_their_nodes_become_ready(world: World) -> None:
+    """For each such list the API server looks at every claim there is."""
+    world.kubelets.ready_seconds = 3600
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
+    assert world.run(120, until=lambda: sum(claim.is_condition_true("Registered") for claim in world.claims()) == 3)
+    before = world.effects.reads["cluster", "nodeclaims_of_instances"]
+    bells = [Doorbell(world.ports.cluster.name, "node", claim.node_name) for claim in world.claims()]
+    lifecycle(world.ports, bells, now=world.clock.now())
+    assert world.effects.reads["cluster", "nodeclaims_of_instances"] == before
+
+
 def test_a_notice_lists_only_to_plan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its claim is found by the label of the instance; the plan for its pods sees the whole cluster once."""
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)

@@ -50,15 +50,23 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
 def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     """The claims with the node's provider id: the owner of a registered node, and those that its instance labels.
 
-    A claim without that label may have the node all the same: before it counts as unclaimed, all are listed.
+    A list by label makes the API server look at all claims; while hundreds of nodes become ready, an owner that waits
+    for that is enough. A claim without the label may have the node all the same: before the node counts as unclaimed,
+    all are listed.
     """
     owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
     claims = claims_by_name(ports, owners)
-    claims |= {claim.name: claim for claim in claims_of_instance(ports, instance_id(node.provider_id))}
+    if not any(claim.provider_id == node.provider_id and _becomes_ready(claim) for claim in claims.values()):
+        claims |= {claim.name: claim for claim in claims_of_instance(ports, instance_id(node.provider_id))}
     of_node = [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
     if of_node or labels.FINALIZER not in node.metadata.finalizers:
         return of_node
     return [claim for claim in ports.cluster.nodeclaims() if claim.provider_id == node.provider_id]
+
+
+def _becomes_ready(claim: NodeClaim) -> bool:
+    is_waiting = claim.is_condition_true("Registered") and not claim.is_condition_true("Initialized")
+    return is_waiting and claim.metadata.deletion_timestamp is None
 
 
 def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[InstanceTermination], now: datetime) -> None:
