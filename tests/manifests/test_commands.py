@@ -113,7 +113,7 @@ def test_manifests_says_what_is_missing(aws: boto3.Session) -> None:
         run("manifests", "--forwarder-image", "x")
     with pytest.raises(InputError, match="there is no stack Other"):
         run("manifests", "--forwarder-image", "x", "--cluster", "dev", "--stack", "Other")
-    with pytest.raises(InputError, match="stack Spotwright-main has no cluster prodution; it has dev, production"):
+    with pytest.raises(InputError, match=r"no cluster prodution \(did you mean production\?\); it has dev, production"):
         run("manifests", "--forwarder-image", "x", "--cluster", "prodution")
 
 
@@ -174,7 +174,8 @@ def test_a_cluster_that_the_stack_does_not_have_is_not_said_to_be_paused(
         told = capsys.readouterr()
         assert (
             told.err
-            == f"spotwright {command}: stack Spotwright-main has no cluster prodution; it has dev, production\n"
+            == f"spotwright {command}: stack Spotwright-main has no cluster prodution (did you mean production?);"
+            " it has dev, production\n"
         )
         assert not told.out
 

@@ -66,7 +66,7 @@ def test_the_newest_decisions_are_named_where_there_is_none_of_that_name(
     stored: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(clients, "client", lambda service, **_: Bucket(stored))
-    monkeypatch.setattr(cloudformation, "stack_outputs", lambda *_: {"BucketName": "bucket", "TableName": "table"})
+    monkeypatch.setattr(cloudformation, "cluster_outputs", lambda *_: {"BucketName": "bucket", "TableName": "table"})
     assert cli.main(["replay", "nosuch", "--cluster", "prod"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].endswith(said[0])

@@ -36,7 +36,15 @@ def test_a_cluster_of_the_stack_is_known_also_where_an_earlier_version_does_not_
     assert cluster_outputs(client, "cell", "green")["TableName"] == "table"
 
 
-def test_a_cluster_that_the_stack_does_not_have_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ("gren", "stack cell has no cluster gren (did you mean green?); it has blue, green"),
+        ("production", "stack cell has no cluster production; it has blue, green"),
+    ],
+)
+def test_a_cluster_that_the_stack_does_not_have_is_refused_with_the_nearest_name(cluster: str, said: str) -> None:
     client: Any = Stacks(TableName="table", Clusters="blue,green")
-    with pytest.raises(NotFound, match="stack cell has no cluster gren; it has blue, green"):
-        cluster_outputs(client, "cell", "gren")
+    with pytest.raises(NotFound) as refused:
+        cluster_outputs(client, "cell", cluster)
+    assert str(refused.value) == said

@@ -35,5 +35,13 @@ def cluster_outputs(cloudformation: "CloudFormationClient", stack: str, cluster:
     outputs = stack_outputs(cloudformation, stack)
     clusters = outputs.get(_CLUSTERS, cluster).split(",")
     if cluster not in clusters:
-        raise NotFound(f"stack {stack} has no cluster {cluster}; it has {', '.join(clusters)}", code="NoSuchCluster")
+        named = f"stack {stack} has no cluster {cluster}{_suggestion(cluster, clusters)}"
+        raise NotFound(f"{named}; it has {', '.join(clusters)}", code="NoSuchCluster")
     return outputs
+
+
+def _suggestion(cluster: str, clusters: list[str]) -> str:
+    import difflib  # Slow to import, and rarely needed.
+
+    similar = difflib.get_close_matches(cluster, clusters, n=1)
+    return f" (did you mean {similar[0]}?)" if similar else ""

@@ -241,7 +241,7 @@ def _ask_aws(region: str) -> "RegionFacts":
 def _cluster_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     """The instance types of the catalog that a cluster plans with."""
     from spotwright.adapters.aws import clients
-    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.cloudformation import cluster_outputs
     from spotwright.adapters.aws.dynamodb.state import DynamoState
     from spotwright.adapters.aws.s3.blobs import S3Blobs
     from spotwright.adapters.aws.s3.catalogs import Catalogs
@@ -251,7 +251,7 @@ def _cluster_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]"
         raise InputError("--setting does not go with --cluster: its catalog is already made")
     if options.region:
         raise InputError("--region does not go with --cluster: its catalog is of the cluster's region")
-    outputs = stack_outputs(clients.client("cloudformation"), options.stack)
+    outputs = cluster_outputs(clients.client("cloudformation"), options.stack, options.cluster)
     state = DynamoState(clients.client("dynamodb"), table=outputs["TableName"], cluster=options.cluster)
     key = state.catalog_key()
     if not key:

@@ -41,14 +41,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _replay(arguments: argparse.Namespace) -> "ReplayResult":
     from spotwright.adapters.aws import clients
-    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.cloudformation import cluster_outputs
     from spotwright.adapters.aws.dynamodb.state import DynamoState
     from spotwright.adapters.aws.s3.blobs import S3Blobs
     from spotwright.adapters.aws.s3.catalogs import Catalogs
     from spotwright.cli.inputs.stored_decision import decision_key
     from spotwright.workflows.planning.replay import replay
 
-    outputs = stack_outputs(clients.client("cloudformation", region=arguments.region), arguments.stack)
+    cloudformation = clients.client("cloudformation", region=arguments.region)
+    outputs = cluster_outputs(cloudformation, arguments.stack, arguments.cluster)
     key = arguments.decision
     if key == "last":
         dynamodb = clients.client("dynamodb", region=arguments.region)

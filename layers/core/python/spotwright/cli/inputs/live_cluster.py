@@ -104,13 +104,16 @@ def _snapshot_of_deployment(
     options: argparse.Namespace, cluster: KubernetesCluster, now: datetime, settings: Settings
 ) -> LiveCluster:
     from spotwright.adapters.aws import clients
-    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.cloudformation import cluster_outputs
     from spotwright.adapters.aws.dynamodb.state import DynamoState
     from spotwright.adapters.aws.s3.blobs import S3Blobs
     from spotwright.adapters.aws.s3.catalogs import Catalogs
     from spotwright.workflows.catalog.instance_types import read_catalog, region_of
 
-    outputs = stack_outputs(clients.client("cloudformation"), options.stack)
+    try:
+        outputs = cluster_outputs(clients.client("cloudformation"), options.stack, options.cluster)
+    except NotFound as missing:
+        raise InputError(f"--cluster {options.cluster}: {missing}") from missing
     client, account_table = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
     state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=account_table)
     blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
