@@ -8,13 +8,12 @@ from statistics import median
 from typing import Any, Final
 
 from bench.scale.figures import Measured
+from bench.scale.scene import PATIENCE_SECONDS
 from bench.scale.workloads import INTERRUPTED, LABEL, NAMESPACE
 from local.kubernetes.api import KubernetesApi
 from local.stack import Stack
 
 LOOK_SECONDS: Final = 0.2
-#: How long anything may take before the benchmark ends with what it waited for.
-PATIENCE_SECONDS: Final = 600.0
 CLAIMS: Final = "/apis/karpenter.sh/v1/nodeclaims"
 STAGES: Final = ("Launched", "Registered", "Initialized")
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
