@@ -6,6 +6,7 @@ Source: the EC2 API reference. Only NotFound of a call by id proves that an inst
 import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC
 from itertools import batched
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -66,7 +67,9 @@ class Ec2:
         if existing := self._version(name, digest):
             return existing
         created = self._create_version(name, digest, data, tags)
-        self._await_version(name, digest)
+        # It is there, whether EC2 answers now or not.
+        with suppress(ApiError):
+            self._await_version(name, digest)
         return created
 
     def _await_version(self, name: str, digest: str) -> None:
