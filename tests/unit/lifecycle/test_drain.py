@@ -153,6 +153,14 @@ def test_laws_of_pods_that_are_told_to_stop_in_turn(pods: list[Pod], left: int) 
     assert in_turn.waiting == at_once.waiting
 
 
+def test_a_pod_that_is_kept_is_looked_at_again_when_its_turn_ends() -> None:
+    kept = builders.pod("kept", termination_grace_period_seconds=60, annotations={labels.DO_NOT_DISRUPT: "true"})
+    dns = builders.pod("dns", termination_grace_period_seconds=40, priority_class_name=CRITICAL)
+    deadline, pods = NOW + timedelta(seconds=120), [kept, dns]
+    result = drain(pods, deadline=deadline, now=NOW, tier_deadlines=tier_deadlines(pods, deadline, NOW))
+    assert result.next_forced_deletion == NOW + timedelta(seconds=20)
+
+
 def test_pods_of_a_later_tier_have_their_time_after_pods_that_are_kept() -> None:
     kept = builders.pod("kept", termination_grace_period_seconds=60, annotations={labels.DO_NOT_DISRUPT: "true"})
     dns = builders.pod("dns", termination_grace_period_seconds=40, priority_class_name=CRITICAL)
@@ -166,6 +174,19 @@ def test_pods_of_a_later_tier_have_their_time_after_pods_that_are_kept() -> None
 
 
 @pytest.mark.parametrize(
+    "agent", [daemon("agent", termination_grace_period_seconds=600), deleting(daemon("agent"), 20)]
+)
+def test_no_turn_is_kept_for_pods_that_are_told_at_once(agent: Pod) -> None:
+    """Their time is running: nobody has more of it because another pod stops as early, whatever its budgets say."""
+    kept = builders.pod("kept", annotations={labels.DO_NOT_DISRUPT: "true"})
+    for left, told in ((59, []), (29, ["kept"])):
+        deadline = NOW + timedelta(seconds=left)
+        pods = [kept, agent]
+        result = drain(pods, deadline=deadline, now=NOW, tier_deadlines=tier_deadlines(pods, deadline, NOW))
+        assert [forced.pod.metadata.name for forced in result.delete if forced.pod != agent] == told
+
+
+@pytest.mark.parametrize(
     ("pods", "left", "at_once"),
     [
         ([builders.pod("web")], None, False),
@@ -175,6 +196,7 @@ def test_pods_of_a_later_tier_have_their_time_after_pods_that_are_kept() -> None
         ([builders.pod("bare", owner_references=())], None, True),
         ([builders.pod("web", annotations={labels.DO_NOT_DISRUPT: "true"})], None, True),
         ([deleting(builders.pod("web"), 20)], None, True),
+        ([builders.pod("web"), deleting(builders.pod("told"), 90)], 60, True),
     ],
 )
 def test_evictions_wait_for_a_plan_where_pods_need_another_node_and_there_is_time(

@@ -150,11 +150,13 @@ def forced_deletion_time(pod: Pod, deadline: datetime) -> datetime:
 
 def tier_deadlines(pods: Iterable[Pod], deadline: datetime, now: datetime) -> dict[int, datetime]:
     """By tier, when its pods must have stopped for the pods of later tiers to have their grace periods until
-    ``deadline``."""
+    ``deadline``. Pods that are told to stop by now wait for nobody's turn."""
     longest: dict[int, int] = {}
     for pod in pods:
         if eviction.is_waiting_eviction(pod, now):
-            longest[tier(pod)] = max(longest.get(tier(pod), 0), pod.termination_grace_period_seconds)
+            is_told = pod.metadata.deletion_timestamp is not None or now > forced_deletion_time(pod, deadline)
+            needed = 0 if is_told else pod.termination_grace_period_seconds
+            longest[tier(pod)] = max(longest.get(tier(pod), 0), needed)
     deadlines: dict[int, datetime] = {}
     for number in sorted(longest, reverse=True):
         deadlines[number] = deadline
