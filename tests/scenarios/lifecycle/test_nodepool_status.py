@@ -7,7 +7,9 @@ from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import actions
 from spotwright.workflows.lifecycle.status import nodepools
+from spotwright.workflows.ports.rows import epoch_ms
 
 ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
 
@@ -51,6 +53,17 @@ def test_a_large_cluster_is_counted_less_often(world: World, monkeypatch: pytest
     assert world.run(60, until=lambda: pool(world).node_count == 3)
     assert 15 <= (world.clock.now() - counted_at).total_seconds() <= 30
     assert world.run(60, until=lambda: pool(world).resources["cpu"] == 3 * world.claims()[0].capacity["cpu"])
+
+
+def test_the_pause_of_a_very_large_cluster_is_not_taken_for_the_note_of_a_wrong_clock(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodepools, "PAUSE_MS_PER_CLAIM", 100_000)
+    world.run(1)
+    world.deploy(ONE_EACH, 1)
+    assert world.run(60, until=lambda: pool(world).node_count == 1)
+    until = epoch_ms(world.clock.now()) + actions.STATUS_SECONDS * 1000
+    assert world.ports.state.throttle("nodepools", now=epoch_ms(world.clock.now()), until=until)
 
 
 def test_where_nobody_rings_the_poll_counts(world: World) -> None:

@@ -19,6 +19,7 @@ from spotwright.workflows.lifecycle.actions import STATUS_SECONDS, for_each, log
 from spotwright.workflows.lifecycle.status import registration_health
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
+from spotwright.workflows.ports.state import WRONG_CLOCK_MS
 
 # Listing the claims and nodes of a large cluster takes about a tenth of this.
 PAUSE_MS_PER_CLAIM: Final = 10
@@ -53,7 +54,8 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
 
 def _pause(ports: LifecyclePorts, claims: int, now: datetime) -> None:
     """In a large cluster, whose claims and nodes are long to list, claims that move wait longer for the next time."""
-    pause_ms, moment = claims * PAUSE_MS_PER_CLAIM, epoch_ms(now)
+    # A longer one would look like the note of a clock that is wrong.
+    pause_ms, moment = min(claims * PAUSE_MS_PER_CLAIM, WRONG_CLOCK_MS), epoch_ms(now)
     if pause_ms <= STATUS_SECONDS * 1000:
         return
     if not ports.state.throttle("nodepools", now=moment, until=moment + pause_ms):
