@@ -9,10 +9,14 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
-from spotwright.workflows.lifecycle import nodeclaims, nodes
+from spotwright.workflows.lifecycle import nodeclaims, nodes, workflow
+from spotwright.workflows.lifecycle.gathered_doorbells import GatheredDoorbells
+from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.doorbells import Doorbell
 
 NODES = 30
@@ -110,3 +114,57 @@ def test_steps_for_which_no_time_is_left_are_rung_for_together(world: World, mon
     assert stepped == [bell.key for bell in bells[:2]]
     assert [message.doorbell for message in world.doorbells.messages] == bells[2:]
     assert len({message.at for message in world.doorbells.messages}) == 1
+
+
+def test_doorbells_that_cannot_be_rung_again_are_reported(world: World) -> None:
+    running(world, 2)
+    bells = bells_of(world, "claim")
+    world.effects.inject(Fault("doorbells", "ring", Unavailable("no queue"), times=1))
+    assert [*step_doorbells(world.ports, bells, now=world.clock.now(), seconds_left=lambda: 0.0)] == bells
+
+
+def test_what_was_rung_for_again_is_not_taken_again_when_other_doorbells_are_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world, 2)
+    bells, seconds = bells_of(world, "claim"), iter([30.0, 5.0])
+
+    def lose(_: GatheredDoorbells) -> None:
+        raise Unavailable("no queue")
+
+    monkeypatch.setattr(GatheredDoorbells, "send", lose)
+    failed = step_doorbells(world.ports, bells, now=world.clock.now(), seconds_left=lambda: next(seconds))
+    assert [*failed] == bells[:1]
+
+
+def test_a_termination_that_fails_fails_the_steps_that_end_an_instance(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world, 3)
+    bells = bells_of(world, "claim")
+    ending, (instance, *_) = bells[1].key, world.ec2.live_instances()
+
+    def step(_: object, name: str, to_terminate: list[InstanceTermination], **__: object) -> None:
+        to_terminate += [InstanceTermination(instance)] if name == ending else []
+
+    def fail(*_: object) -> None:
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(nodeclaims, "step_nodeclaim", step)
+    monkeypatch.setattr(workflow, "terminate_all", fail)
+    assert [*step_doorbells(world.ports, bells, now=world.clock.now())] == [bells[1]]
+
+
+def test_a_claim_and_its_node_take_their_steps_one_after_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world, 2)
+    side_by_side = list[set[str]]()
+
+    def note(work: Any, steps: list[tuple[Doorbell, ...]], **more: Any) -> list[Any]:
+        side_by_side.append({bell.kind for bells in steps for bell in bells})
+        return in_parallel(work, steps, **more)
+
+    monkeypatch.setattr("spotwright.workflows.lifecycle.workflow.in_parallel", note)
+    assert not step_doorbells(world.ports, [*bells_of(world, "node"), *bells_of(world, "claim")], now=world.clock.now())
+    assert side_by_side == [{"claim"}, {"node"}]

@@ -7,9 +7,12 @@ import msgspec
 import pytest
 
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import Condition
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Effect
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 
 # Such a pod fills a small node.
 POD = builders.pod("inflate", cpu_millicores=1800, labels={"app": "inflate"})
@@ -107,3 +110,24 @@ def test_a_time_to_come_keeps_no_pod(world: World) -> None:
     )
     world.cluster.update("nodeclaims", claim.name, conditions=conditions)
     assert world.run(5, until=lambda: bool(world.effects.select("cluster", "evict")))
+
+
+def test_the_planner_is_rung_for_once(world: World) -> None:
+    claim = running(world)
+    delete_claim(world, claim)
+    for _ in range(2):
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    assert not world.effects.select("cluster", "evict")
+    assert [message.doorbell.kind for message in world.doorbells.messages].count("pods") == 1
+
+
+def test_what_is_disrupted_has_its_replacement_and_waits_for_no_plan(world: World) -> None:
+    claim = running(world)
+    disrupted = Condition("DisruptionReason", "True", "Drifted", last_transition_time=world.clock.now())
+    conditions = (*(found for found in claim.conditions if found.type != disrupted.type), disrupted)
+    world.cluster.update("nodeclaims", claim.name, conditions=conditions)
+    current = world.cluster.nodeclaim(claim.name)
+    assert current is not None
+    delete_claim(world, current)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    assert world.effects.select("cluster", "evict")

@@ -52,7 +52,7 @@ class Client:
 def test_a_new_launch_template_is_awaited_until_ec2_shows_it(
     monkeypatch: pytest.MonkeyPatch, answers: tuple[ClientError | None, ...], asked: int
 ) -> None:
-    monkeypatch.setattr(instances.time, "sleep", lambda _: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     client = Client(*answers)
     assert Ec2(cast("Any", client), cluster="c").ensure_launch_template("name", {}, {}) == ("lt-1", "1")
     assert client.asked == asked
