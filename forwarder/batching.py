@@ -1,5 +1,7 @@
 """When collected doorbells are sent. Times are seconds of the caller's clock."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from forwarder.doorbells import QueuedDoorbell
@@ -47,12 +49,13 @@ class KeyedThrottle(msgspec.Struct, frozen=True):
     due_by_key: dict[str, float] = {}
 
 
-def request_key(throttle: KeyedThrottle, key: str, now: float) -> KeyedThrottle:
-    """Request a doorbell for ``key``: at once if its period is over, else when it is; several requests ring once."""
-    at = max(now, throttle.last_at.get(key, -NEVER) + throttle.period_seconds)
-    return msgspec.structs.replace(
-        throttle, due_by_key=throttle.due_by_key | {key: min(at, throttle.due_by_key.get(key, NEVER))}
-    )
+def request_keys(throttle: KeyedThrottle, keys: Collection[str], now: float) -> KeyedThrottle:
+    """Request a doorbell for each key: at once if its period is over, else when it is; several requests ring once."""
+    if not keys:
+        return throttle
+    ready = {key: max(now, throttle.last_at.get(key, -NEVER) + throttle.period_seconds) for key in keys}
+    due = {key: min(at, throttle.due_by_key.get(key, NEVER)) for key, at in ready.items()}
+    return msgspec.structs.replace(throttle, due_by_key=throttle.due_by_key | due)
 
 
 def take_due_keys(throttle: KeyedThrottle, now: float) -> tuple[frozenset[str], KeyedThrottle]:

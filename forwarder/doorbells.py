@@ -26,6 +26,12 @@ class QueuedDoorbell(msgspec.Struct, frozen=True, order=True):
 
 PODS = QueuedDoorbell("provision", "pods")
 NODEPOOLS = QueuedDoorbell("lifecycle", "nodepools")
+# Lifecycle takes these off in the step that goes on without them.
+_STEP_TAINTS = frozenset({labels.UNREGISTERED, labels.HELD})
+
+
+def node_doorbell(name: str) -> QueuedDoorbell:
+    return QueuedDoorbell("lifecycle", "node", name)
 
 
 def doorbells_for_change(before: ClusterObject | None, after: ClusterObject | None) -> frozenset[QueuedDoorbell]:
@@ -38,7 +44,7 @@ def doorbells_for_change(before: ClusterObject | None, after: ClusterObject | No
         case Pod():
             return frozenset({PODS}) if _starts_waiting(before, after) else frozenset()
         case Node(name=name):
-            return _ring_if(_node_facts(before) != _node_facts(after), QueuedDoorbell("lifecycle", "node", name))
+            return _ring_if(_node_rings(before, after), node_doorbell(name))
         case NodeClaim(name=name):
             return _ring_if(_claim_rings(before, after), QueuedDoorbell("lifecycle", "claim", name))
         case NodePool():
@@ -111,21 +117,41 @@ def _starts_waiting(before: ClusterObject | None, after: ClusterObject | None) -
     return is_waiting(after) and not is_waiting(before)
 
 
-def _node_facts(node: ClusterObject | None) -> object:
-    """What of a node lifecycle looks at: readiness, health, deletion, taints, what keeps it, labels, resources."""
-    if not isinstance(node, Node):
-        return None
+def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bool:
+    """Whether lifecycle may have something to do that it does not know of.
+
+    What it writes itself while a node becomes ready does not ring: the step that writes it goes on.
+    """
+    if not isinstance(before, Node) or not isinstance(after, Node):
+        return True
+    return _node_facts(before) != _node_facts(after) or _labels_ring(before, after)
+
+
+def _node_facts(node: Node) -> object:
+    """What of a node lifecycle looks at, without its labels: readiness, health, deletion, taints, what keeps it,
+    resources.
+    """
     return (
         node.is_ready,
         unhealthy_condition(node),
         node.metadata.deletion_timestamp is not None,
         node.provider_id,
-        frozenset(node.taints),
+        frozenset(taint for taint in node.taints if taint.key not in _STEP_TAINTS),
         node.metadata.annotations.get(labels.DO_NOT_DISRUPT),
-        node.metadata.labels,
         node.capacity,
         node.allocatable,
     )
+
+
+def _labels_ring(before: Node, after: Node) -> bool:
+    if before.is_registered != after.is_registered:
+        # A registered node has the labels of its claim.
+        return before.is_registered
+    return _without_initialized(before) != _without_initialized(after)
+
+
+def _without_initialized(node: Node) -> dict[str, str]:
+    return {key: value for key, value in node.metadata.labels.items() if key != labels.INITIALIZED}
 
 
 def _room(node: ClusterObject | None) -> object:
@@ -191,7 +217,7 @@ def _at_start(obj: ClusterObject) -> frozenset[QueuedDoorbell]:
     match obj:
         case Node(name=name):
             unsettled = not obj.is_ready or _is_deleting(obj) or bool(obj.taints)
-            return _ring_if(unsettled, QueuedDoorbell("lifecycle", "node", name))
+            return _ring_if(unsettled, node_doorbell(name))
         case NodeClaim(name=name):
             return _ring_if(_is_deleting(obj) or not obj.node_name, QueuedDoorbell("lifecycle", "claim", name))
         case Pod():

@@ -19,11 +19,11 @@ from forwarder.batching import (
     add_to_batch,
     due_at,
     next_due_at,
-    request_key,
+    request_keys,
     take_due_keys,
 )
 from forwarder.capacity_buffers import CAPACITY_BUFFER
-from forwarder.doorbells import PODS, QueuedDoorbell
+from forwarder.doorbells import PODS, QueuedDoorbell, node_doorbell
 from forwarder.object_cache import ObjectCache
 from forwarder.outgoing import DoorbellJobs, HeartbeatResult, Outgoing, SendResult
 from forwarder.pods_doorbell import PodsDoorbell
@@ -35,6 +35,8 @@ from spotwright.telemetry.emit import log_line
 
 # For doorbells other than for pods: long enough for a burst, short enough not to be noticed.
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
+# A node that joins is written many times within seconds: its doorbell rings at once, then at most so often.
+NODE_SECONDS = 1.0
 POD_EVENT_SECONDS = 10.0
 # How often nodes and pods that move ring for a plan, which alone shows whether CapacityBuffers have their capacity.
 ROOM_SECONDS = 5.0
@@ -92,6 +94,7 @@ class Loop:
         self._watch_scalables = watch_scalables
         self.pods = PodsDoorbell(cache, shipping, window)
         self._others: Batch = EMPTY
+        self._nodes = KeyedThrottle(NODE_SECONDS)
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
         self._room = KeyedThrottle(ROOM_SECONDS)
         self._beat_at = -NEVER
@@ -161,17 +164,23 @@ class Loop:
         if update.kind == CAPACITY_BUFFER:
             self._watch_scalables(self.cache.buffers.scalable_kinds())
         self.pods.add(PODS in cache_update.doorbells, now)
-        self._others = add_to_batch(self._others, cache_update.doorbells - {PODS}, now)
-        for node in cache_update.pod_event_nodes:
-            self._pod_events = request_key(self._pod_events, node, now)
+        self._request(cache_update.doorbells, now)
+        self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
         if cache_update.buffers_have_other_room:
-            self._room = request_key(self._room, _BUFFERS, now)
+            self._room = request_keys(self._room, {_BUFFERS}, now)
+
+    def _request(self, doorbells: frozenset[QueuedDoorbell], now: float) -> None:
+        """Those for pods have a window of their own."""
+        nodes = {doorbell.key: doorbell for doorbell in doorbells if doorbell.kind == "node"}
+        self._nodes = request_keys(self._nodes, nodes.keys(), now)
+        self._others = add_to_batch(self._others, doorbells - {PODS, *nodes.values()}, now)
 
     def _next(self) -> float:
         return min(
             self.pods.next_at(),
             self.shipping.next_at(),
             due_at(self._others, OTHER_WINDOW),
+            next_due_at(self._nodes),
             next_due_at(self._pod_events),
             next_due_at(self._room),
             self.outgoing.resend_at,
@@ -187,11 +196,13 @@ class Loop:
         if waited is not None:
             due |= {PODS}
             heartbeat_first = self._is_to_tell_late(waited, now)
+        visited, self._pod_events = take_due_keys(self._pod_events, now)
+        self._nodes = request_keys(self._nodes, visited, now)
+        nodes, self._nodes = take_due_keys(self._nodes, now)
+        self._others = add_to_batch(self._others, frozenset(map(node_doorbell, nodes)), now)
         if due_at(self._others, OTHER_WINDOW) <= now:
             due, self._others = due | self._others.doorbells, EMPTY
         self.outgoing.retry(now)
-        nodes, self._pod_events = take_due_keys(self._pod_events, now)
-        due |= {QueuedDoorbell("lifecycle", "node", node) for node in nodes}
         if due:
             self.outgoing.add(due, self._clock(), heartbeat_first=heartbeat_first)
 
@@ -212,7 +223,7 @@ class Loop:
         self.counters.heartbeats += result.heartbeat_written
         log_line(logger, log_lines.SENT_DOORBELLS, doorbells=[f"{bell.kind} {bell.key}".strip() for bell in sent])
         if self.outgoing.take(result, now):
-            self._others = add_to_batch(self._others, self.cache.doorbells_of_all(), now)
+            self._request(self.cache.doorbells_of_all(), now)
 
     def _write_heartbeat(self, *, leaving: bool) -> None:
         self._is_beating = True

@@ -45,9 +45,11 @@ def node(
     pool: str = "default",
     taints: tuple[str, ...] = (),
     reported: tuple[Object, ...] = (),
+    further_labels: tuple[str, ...] = (),
 ) -> Object:
-    """``reported``: conditions beside Ready."""
+    """``reported``: conditions beside Ready; ``further_labels``: keys of labels whose value is true."""
     of_pool = {"karpenter.sh/nodepool": pool, "node.kubernetes.io/instance-type": "m5.large"} if pool else {}
+    of_pool |= dict.fromkeys(further_labels, "true")
     return {
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": of_pool},
         "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},

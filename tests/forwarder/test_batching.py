@@ -14,7 +14,7 @@ from forwarder.batching import (
     add_to_batch,
     due_at,
     next_due_at,
-    request_key,
+    request_keys,
     take_due_keys,
 )
 from forwarder.doorbells import QueuedDoorbell
@@ -97,7 +97,7 @@ def test_one_bell_per_key_and_period_and_none_lost(asked: list[tuple[float, str]
             for one in keys:
                 rang[one].append(now)
         now = moment
-        pace = request_key(pace, key, now)
+        pace = request_keys(pace, {key}, now)
         last_asked[key] = now
     while next_due_at(pace) < NEVER:
         now = next_due_at(pace)
@@ -113,6 +113,6 @@ def test_one_bell_per_key_and_period_and_none_lost(asked: list[tuple[float, str]
 def test_what_is_long_ago_is_forgotten() -> None:
     pace = KeyedThrottle(10.0)
     for number in range(100):
-        pace = request_key(pace, str(number), float(number * 11))
+        pace = request_keys(pace, {str(number)}, float(number * 11))
         _, pace = take_due_keys(pace, float(number * 11))
     assert len(pace.last_at) == 1

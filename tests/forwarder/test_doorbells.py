@@ -11,6 +11,7 @@ from forwarder.doorbells import (
     pod_event_node,
 )
 from forwarder.kinds import ClusterObject
+from spotwright.model.labels import HELD, INITIALIZED, REGISTERED, UNREGISTERED
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 
@@ -22,6 +23,10 @@ waiting = decoded("Pod", objects.pod(unschedulable=True))
 bound = decoded("Pod", objects.pod(node="n"))
 kept = decoded("Pod", objects.pod(node="n", kept="true"))
 ready_node = decoded("Node", objects.node())
+
+
+def node_of(pool: str = "default", *, keys: tuple[str, ...] = (), taints: tuple[str, ...] = ()) -> ClusterObject:
+    return decoded("Node", objects.node(pool=pool, further_labels=keys, taints=taints))
 
 
 def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> ClusterObject:
@@ -43,6 +48,14 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
     (decoded("Node", objects.node(ready=False)), ready_node, {NODE}),
     (ready_node, decoded("Node", objects.node(taints=("a",))), {NODE}),
     (ready_node, None, {NODE}),
+    (ready_node, node_of(keys=("team",)), {NODE}),
+    # What lifecycle writes while a node becomes ready.
+    (node_of("", taints=(UNREGISTERED,)), node_of(keys=(REGISTERED,), taints=(UNREGISTERED,)), set()),
+    (node_of(taints=(UNREGISTERED, "a")), node_of(taints=("a", HELD)), set()),
+    (node_of(taints=(HELD,)), node_of(), set()),
+    (node_of(keys=(REGISTERED,)), node_of(keys=(REGISTERED, INITIALIZED)), set()),
+    (node_of("", taints=(UNREGISTERED, "a")), node_of(keys=(REGISTERED,), taints=(UNREGISTERED,)), {NODE}),
+    (node_of(keys=(REGISTERED,)), node_of(), {NODE}),
     (ready_node, node_with("KernelReady", "False"), {NODE}),
     (node_with("KernelReady", "False"), node_with("KernelReady", "False", "2026-01-01T01:00:00Z"), {NODE}),
     (node_with("KernelReady", "False"), node_with("KernelReady", "False"), set()),

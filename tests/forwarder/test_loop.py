@@ -12,7 +12,15 @@ import pytest
 from forwarder.batching import BatchWindow
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.kinds import WATCHED_KINDS, ClusterObject, decode_manifest
-from forwarder.loop import ANSWER_SECONDS, HEARTBEAT_SECONDS, POD_EVENT_SECONDS, ROOM_SECONDS, Loop, Update
+from forwarder.loop import (
+    ANSWER_SECONDS,
+    HEARTBEAT_SECONDS,
+    NODE_SECONDS,
+    POD_EVENT_SECONDS,
+    ROOM_SECONDS,
+    Loop,
+    Update,
+)
 from forwarder.object_cache import STALE_SECONDS, ObjectCache
 from forwarder.outgoing import RESEND_SECONDS, HeartbeatResult, SendResult
 from forwarder.pods_doorbell import REPEAT_SECONDS
@@ -211,6 +219,21 @@ def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
     times = [at for at, _ in scene.sent]
     assert len(times) == 3
     assert all(later - earlier >= POD_EVENT_SECONDS for earlier, later in pairwise(times))
+
+
+def test_a_node_that_is_written_again_and_again_rings_at_once_and_then_once_a_second() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node(ready=False)))
+    begin = scene.now
+    for number in range(20):
+        scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=number % 2 == 0))))
+        scene.pass_time(0.1, step=0.1)
+    scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
+    scene.pass_time(5, step=0.1)
+    assert set(scene.rang()) == {NODE}
+    times = [at - begin for at, _ in scene.sent]
+    assert times[0] <= 0.2
+    assert len(times) == 4
+    assert all(later - earlier == pytest.approx(NODE_SECONDS) for earlier, later in pairwise(times))
 
 
 def test_pods_on_nodes_of_others_ring_nothing() -> None:
