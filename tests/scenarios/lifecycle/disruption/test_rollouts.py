@@ -10,6 +10,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
@@ -120,15 +121,40 @@ def test_a_replacement_that_is_not_initialized_stops_it_and_another_canary_follo
     assert watch(world, 900, lambda: teams(world) == ["b"] * 4, most=4)
 
 
-def test_resuming_tries_another_canary_at_once(world: World) -> None:
-    """`spotwright resume` forgets what failed; the NodeClaim that did not join goes after fifteen minutes."""
+def resume(world: World) -> None:
+    """`spotwright resume` forgets what failed."""
+    for row in world.state.commands(created_after=0):
+        world.state.save(msgspec.structs.replace(row, failed=0))
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_resuming_tries_another_canary_at_once(world: World, joins: bool) -> None:
+    """The replacement that failed is still there, and no pod is planned for it."""
+    with_nodes(world, 3, "100%")
+    if joins:
+        # Nobody takes this taint away.
+        edit(world, "nodepools", startup_taints=(Taint("network.example.com/starting", "NoExecute"),))
+    else:
+        world.kubelets.boot_seconds = 36_000.0
+    relabel(world)
+    assert world.run(900, until=lambda: told(world).status == "False")
+    failed = {claim.name for claim in world.claims() if not claim.is_condition_true("Initialized")}
+    resume(world)
+    assert watch(world, 75, lambda: len(disrupted(world)) == 1, most=1)
+    assert failed < {claim.name for claim in world.claims() if not claim.is_condition_true("Initialized")}
+
+
+def test_a_canary_that_failed_and_was_deleted_is_no_obstacle(world: World) -> None:
     with_nodes(world, 3, "100%")
     world.kubelets.boot_seconds = 36_000.0
     relabel(world)
     assert world.run(900, until=lambda: told(world).status == "False")
-    for row in world.state.commands(created_after=0):
-        world.state.save(msgspec.structs.replace(row, failed=0))
-    assert world.run(420, until=lambda: len(disrupted(world)) == 1)
+    (failed,) = [claim for claim in world.claims() if not claim.is_condition_true("Initialized")]
+    world.cluster.delete("nodeclaims", failed.metadata)
+    world.kubelets.boot_seconds = 20.0
+    resume(world)
+    assert watch(world, 75, lambda: len(disrupted(world)) == 1, most=1)
+    assert watch(world, 900, lambda: teams(world) == ["b"] * 3, most=3)
 
 
 def test_another_template_is_another_roll_out(world: World) -> None:

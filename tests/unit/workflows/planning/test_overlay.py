@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT
 from spotwright.lifecycle.liveness import LAUNCH_TIMEOUT
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -13,7 +14,6 @@ from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.launch.decisions import REPLACEMENT_TIMEOUT
 from spotwright.workflows.lifecycle.launch.phases import STALE_AFTER
 from spotwright.workflows.planning import overlay
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT

@@ -15,7 +15,7 @@ import msgspec
 from spotwright.decisions.decision import DRIFTED
 from spotwright.disruption import simulation, static_drift
 from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, from_another, within_budgets
-from spotwright.disruption.rollouts import Phase, Rollout, since_when
+from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT, Phase, Rollout, since_when
 from spotwright.disruption.simulation import Simulation
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
@@ -65,7 +65,8 @@ def replace_drifted(
     candidates, stopped = _of_running_rollouts(candidates, rollouts)
     blocked += stopped
     canaries = {name for name, rollout in rollouts.items() if rollout.phase == Phase.CANARY}
-    settled = simulation.settle(snapshot, plan)
+    # A replacement that has failed keeps no other one from being bought.
+    settled = simulation.close_late_nodes(simulation.settle(snapshot, plan), within=REPLACEMENT_TIMEOUT)
     failures, waiting = dict[str, str](), list[Blocked]()
     for number in range(MAXIMUM_TRIALS):
         if number and not has_time():

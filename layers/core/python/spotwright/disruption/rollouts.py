@@ -35,6 +35,8 @@ VALUES: Final = (CANARY, OFF)
 READY_WITHIN: Final = timedelta(minutes=5)
 # A new node to which no pods are on their way is waited for so long: those of the old one may be made anew just now.
 PODS_ARRIVE_WITHIN: Final = timedelta(seconds=30)
+# A replacement must be Initialized within this time, or the disruption is aborted (Karpenter's ten minutes).
+REPLACEMENT_TIMEOUT: Final = timedelta(minutes=10)
 # Of the share of pods that is Ready on nodes that have not been replaced, so much is enough on a new one.
 ENOUGH_READY: Final = Fraction(1, 2)
 # After a replacement that was not Initialized in time: twice as long after each further one.

@@ -4,6 +4,8 @@ Source: Karpenter v1.14 ``pkg/controllers/disruption/helpers.go`` (SimulateSched
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
@@ -14,9 +16,14 @@ from spotwright.disruption.interruption import mark_deleting
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter import consolidation_timer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import NewNode, Plan
+
+# What kube-scheduler sees on a node that takes no pods.
+_CLOSED: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -69,10 +76,31 @@ def close_idle_nodes(snapshot: Snapshot) -> Snapshot:
         at = consolidation_timer.consolidatable_at(claim, pool)
         if pool is not None and pool.consolidate_after_seconds and at is not None and snapshot.now < at:
             waiting.add(claim.provider_id)
-    if not waiting:
+    return _closed(snapshot, waiting) if waiting else snapshot
+
+
+def close_late_nodes(snapshot: Snapshot, *, within: timedelta) -> Snapshot:
+    """Nodes whose NodeClaims were not Initialized within that time take no pods of others: they may never start."""
+    late = {claim.name for claim in snapshot.nodeclaims if _is_late(claim, snapshot.now - within)}
+    if not late:
         return snapshot
+    claims = tuple(
+        msgspec.structs.replace(claim, taints=(*claim.taints, _CLOSED)) if claim.name in late else claim
+        for claim in snapshot.nodeclaims
+    )
+    closed = {claim.provider_id for claim in claims if claim.name in late} - {""}
+    return _closed(msgspec.structs.replace(snapshot, nodeclaims=claims), closed)
+
+
+def _is_late(claim: NodeClaim, limit: datetime) -> bool:
+    created = claim.metadata.creation_timestamp
+    return not claim.is_condition_true("Initialized") and created is not None and created <= limit
+
+
+def _closed(snapshot: Snapshot, provider_ids: Collection[str]) -> Snapshot:
+    """With these nodes cordoned."""
     nodes = tuple(
-        msgspec.structs.replace(node, unschedulable=True) if node.provider_id in waiting else node
+        msgspec.structs.replace(node, unschedulable=True) if node.provider_id in provider_ids else node
         for node in snapshot.nodes
     )
     return msgspec.structs.replace(snapshot, nodes=nodes)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from spotwright.decisions.decision import Decision, Disruption, Launch, decode_decision
+from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT
 from spotwright.errors import InvalidRequest, NotFound
 from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import log_lines
@@ -26,8 +27,6 @@ from spotwright.workflows.ports.rows import CommandRow, LaunchRow, Row, epoch_ms
 
 # The row's timer while an invocation works on a phase.
 PHASE_TIMEOUT: Final = timedelta(seconds=60)
-# A replacement must be Initialized within this time, or the disruption is aborted (Karpenter's ten minutes).
-REPLACEMENT_TIMEOUT: Final = timedelta(minutes=10)
 # Until a launch is rung for that another invocation may have begun a moment ago.
 BEGUN_SECONDS: Final = 5
 # The next plan may well be the same, and be set aside again.
