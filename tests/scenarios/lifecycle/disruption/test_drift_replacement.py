@@ -12,7 +12,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.actions import SHOWN_SECONDS
+from spotwright.workflows.lifecycle.actions import CLAIMS_SECONDS, SHOWN_SECONDS
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
@@ -67,7 +67,7 @@ def test_drift_need_not_wait_for_the_minute(world: World) -> None:
     with_nodes(world, 1)
     world.run(60 - world.clock.now().second + 2)
     relabel(world)
-    assert world.run(SHOWN_SECONDS + 5, until=lambda: len(disrupted(world)) == 1)
+    assert world.run(CLAIMS_SECONDS + 3, until=lambda: len(disrupted(world)) == 1)
 
 
 def test_when_a_pod_protects_a_drifted_node_no_more_it_is_replaced_soon(world: World) -> None:

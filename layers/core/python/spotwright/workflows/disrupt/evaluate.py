@@ -26,6 +26,7 @@ from spotwright.workflows.disrupt.drift import commit_drift, find_drifted
 from spotwright.workflows.disrupt.inputs import (
     VALIDATION_SECONDS,
     DisruptResult,
+    Gather,
     abort_proposal,
     buying,
     gather_and_plan,
@@ -33,7 +34,6 @@ from spotwright.workflows.disrupt.inputs import (
 )
 from spotwright.workflows.disrupt.noticed import replace_noticed
 from spotwright.workflows.disrupt.rollouts import read_rollouts, show_held_rollouts, show_rollouts
-from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -49,8 +49,13 @@ CANARY_SECONDS: Final = 10
 EVENTS_AT_ONCE: Final = 100
 
 
-def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
-    """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim."""
+def evaluate(
+    ports: ProvisionPorts, *, gather: Gather, now: datetime, seconds_left: SecondsLeft = None
+) -> DisruptResult:
+    """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim.
+
+    ``gather``: reads the cluster.
+    """
     _abort_stale(ports, now)
     snapshot, plan, obstacle = gather_and_plan(ports, gather, now, seconds_left)
     _ring_stale_claims(ports, snapshot)

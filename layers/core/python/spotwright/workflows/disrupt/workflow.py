@@ -8,9 +8,10 @@ from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.inputs import DisruptResult
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning import planner_at_work
+from spotwright.workflows.planning.snapshot import gather, gather_with_claims
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
-from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
 
 WORK: Final = "disrupt"
 # A further step is begun only with so much time left: each reads the cluster and plans.
@@ -39,10 +40,12 @@ def disrupt(
 
 
 def _in_order(bells: Iterable[Doorbell]) -> list[Doorbell]:
-    """Each proposal once, and one evaluation after them."""
+    """Each proposal once, and one evaluation after them: the one that reads most, if any does."""
     bells = tuple(bells)
     proposals = {bell.key: bell for bell in bells if bell.kind == "validate"}
-    evaluations = sorted((bell for bell in bells if bell.kind == "evaluate"), key=lambda bell: bell.epoch)
+    evaluations = sorted(
+        (bell for bell in bells if bell.kind == "evaluate"), key=lambda bell: (bell.key != READ_NODECLAIMS, bell.epoch)
+    )
     return [*(proposals[key] for key in sorted(proposals)), *evaluations[:1]]
 
 
@@ -53,7 +56,8 @@ def _is_short(seconds_left: SecondsLeft) -> bool:
 def _step(ports: ProvisionPorts, bell: Doorbell, now: datetime, seconds_left: SecondsLeft) -> DisruptResult:
     if bell.kind == "validate":
         return validate(ports, bell.key, now=now, seconds_left=seconds_left)
-    return evaluate(ports, now=now, seconds_left=seconds_left)
+    read = gather_with_claims if bell.key == READ_NODECLAIMS else gather
+    return evaluate(ports, now=now, gather=read, seconds_left=seconds_left)
 
 
 def _ring_again(ports: ProvisionPorts, bells: Sequence[Doorbell]) -> None:
@@ -61,6 +65,7 @@ def _ring_again(ports: ProvisionPorts, bells: Sequence[Doorbell]) -> None:
     proposals = [bell for bell in bells if bell.kind == "validate"]
     if proposals:
         ports.doorbells.ring("disrupt", proposals, delay_seconds=VALIDATE_AGAIN_SECONDS)
-    if any(bell.kind == "evaluate" and not bell.epoch for bell in bells):
-        bell = Doorbell(ports.cluster.name, "evaluate", epoch=1)
-        ports.doorbells.ring("disrupt", [bell], delay_seconds=EVALUATE_AGAIN_SECONDS)
+    for bell in bells:
+        if bell.kind == "evaluate" and not bell.epoch:
+            again = Doorbell(ports.cluster.name, "evaluate", bell.key, epoch=1)
+            ports.doorbells.ring("disrupt", [again], delay_seconds=EVALUATE_AGAIN_SECONDS)

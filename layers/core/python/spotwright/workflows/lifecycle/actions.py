@@ -21,17 +21,19 @@ from spotwright.telemetry.emit import log_context, log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
 from spotwright.workflows.ports.rows import epoch_ms
 
 # From launch to the Node it takes 20 to 60 s; a node that has not come by then may have another name than expected.
 JOINING_PERIOD: Final = timedelta(seconds=60)
 # So long the status of NodePools waits for further claims that move (Karpenter counts every 5 s).
 STATUS_SECONDS: Final = 3
-# So often drifted nodes ring for an evaluation at most (Karpenter evaluates every 10 s), so long after they changed:
+# So often pods and nodes ring for an evaluation at most (Karpenter evaluates every 10 s), so long after they changed:
 # the forwarder writes the cluster state every 10 s.
 EVALUATION_SECONDS: Final = 5
 SHOWN_SECONDS: Final = 11
+# So long an evaluation waits for conditions of further NodeClaims. It reads NodeClaims itself.
+CLAIMS_SECONDS: Final = 2
 
 
 class HasName(Protocol):
@@ -113,15 +115,27 @@ def request_disruption(ports: LifecyclePorts) -> None:
 
 
 def request_disruption_soon(ports: LifecyclePorts, *, now: datetime) -> None:
-    """A node has drifted, or what keeps one may be gone: evaluate when the cluster state surely shows it.
+    """What keeps a node may be gone: evaluate when the cluster state surely shows it.
 
     Once for all nodes of some seconds. Where the state table does not answer, the schedule rings within a minute.
     """
+    _request_evaluation(ports, "evaluations", "", EVALUATION_SECONDS, SHOWN_SECONDS, now)
+
+
+def request_disruption_of_claims(ports: LifecyclePorts, *, now: datetime) -> None:
+    """NodeClaims have drifted, or count for no budget any more: evaluate with NodeClaims as they are, as above."""
+    # Every NodeClaim whose condition is written before the evaluation begins is seen by it.
+    _request_evaluation(ports, "claim evaluations", READ_NODECLAIMS, CLAIMS_SECONDS, CLAIMS_SECONDS, now)
+
+
+def _request_evaluation(
+    ports: LifecyclePorts, throttle: str, key: str, at_most_every_seconds: int, delay_seconds: int, now: datetime
+) -> None:
     moment = epoch_ms(now)
     with suppress(ApiError):
-        if not ports.state.throttle("evaluations", now=moment, until=moment + EVALUATION_SECONDS * 1000):
-            bell = Doorbell(ports.cluster.name, "evaluate")
-            ports.doorbells.ring("disrupt", [bell], delay_seconds=SHOWN_SECONDS)
+        if not ports.state.throttle(throttle, now=moment, until=moment + at_most_every_seconds * 1000):
+            bell = Doorbell(ports.cluster.name, "evaluate", key)
+            ports.doorbells.ring("disrupt", [bell], delay_seconds=delay_seconds)
 
 
 def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:

@@ -104,6 +104,11 @@ def gather_claims(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, claim
     return _gather_state(ports, row, now, lay)
 
 
+def gather_with_claims(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
+    """As ``gather``, but all NodeClaims are listed: their conditions changed a moment ago."""
+    return gather_claims(ports, row, now=now, claims=())
+
+
 def _gather_state(ports: SnapshotPorts, row: ClusterRow, now: datetime, lay: _LayOver) -> Snapshot:
     """The planner's input, of the cluster state if it may be used, else as ``gather_live``."""
 

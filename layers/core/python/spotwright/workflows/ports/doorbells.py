@@ -7,6 +7,8 @@ import msgspec
 
 # The epoch of the sweep's doorbells for EC2NodeClasses that are not Ready: it rings again, so that catalog need not.
 RUNG_ANYWAY: Final = 1_000
+# The key of an evaluation of nodes that reads all NodeClaims, since their conditions changed a moment ago.
+READ_NODECLAIMS: Final = "nodeclaims"
 
 
 class Doorbell(msgspec.Struct, frozen=True):

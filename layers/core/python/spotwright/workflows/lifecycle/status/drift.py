@@ -27,7 +27,7 @@ from spotwright.workflows.lifecycle.actions import (
     for_each,
     log,
     log_claim,
-    request_disruption_soon,
+    request_disruption_of_claims,
     ring_lifecycle,
     update_conditions,
 )
@@ -82,7 +82,7 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
 
     for_each("nodeclaim", [claim for claim, _ in changes[:CLAIMS_AT_ONCE]], write)
     if any(isinstance(verdict, Drift) for _, verdict in changes):
-        request_disruption_soon(ports, now=now)
+        request_disruption_of_claims(ports, now=now)
 
 
 def _gather_inputs(ports: LifecyclePorts, claims: Iterable[NodeClaim]) -> _DriftInputs:

@@ -23,7 +23,7 @@ from spotwright.workflows.account import rate_limits
 from spotwright.workflows.lifecycle.actions import (
     log,
     log_claim,
-    request_disruption_soon,
+    request_disruption_of_claims,
     ring_lifecycle,
     update_conditions,
 )
@@ -59,7 +59,7 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
     ended = (by_id[id].claim for id in result.terminated_ids)
     if any(claim is not None and find_condition(claim.conditions, "DisruptionReason") for claim in ended):
         # From now on they count for no budget.
-        request_disruption_soon(ports, now=now)
+        request_disruption_of_claims(ports, now=now)
     remaining = [by_id[id] for id in sorted(by_id) if id not in result.terminated_ids]
     waiting = [termination.claim.name for termination in remaining if termination.claim is not None]
     ring_lifecycle(ports, "claim", waiting, delay_seconds=result.wait_seconds)
