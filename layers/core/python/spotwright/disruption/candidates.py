@@ -3,9 +3,11 @@
 Source: Karpenter v1.14 ``pkg/controllers/disruption/types.go`` and ``helpers.go``.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
+from functools import cached_property
 
 import msgspec
 
@@ -21,7 +23,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True, dict=True):
     """A node that may be disrupted. ``pods``: all that run on it.
 
     ``price_picousd_per_hour``: of its offering, whether it is available now or not; None = it is not known.
@@ -42,9 +44,14 @@ class Candidate(msgspec.Struct, frozen=True):
         """Picodollars per hour, 0 = not known."""
         return self.price_picousd_per_hour or 0
 
+    @cached_property
+    def moving_pods(self) -> tuple[Pod, ...]:
+        """Those that need another node when this one goes."""
+        return tuple(filter(eviction.is_reschedulable, self.pods))
+
     @property
     def evictions(self) -> int:
-        return sum(map(eviction.is_reschedulable, self.pods))
+        return len(self.moving_pods)
 
     @property
     def disruption_cost(self) -> Fraction:
@@ -61,10 +68,10 @@ class Candidate(msgspec.Struct, frozen=True):
         ]
         return self.price * (1 - min(max(shares, default=Fraction(0)), Fraction(1)))
 
-    @property
+    @cached_property
     def eviction_cost(self) -> Fraction:
-        costs = (eviction.eviction_cost(pod) for pod in self.pods if eviction.is_reschedulable(pod))
-        return sum((max(Fraction(0), cost) for cost in costs), start=Fraction(0))
+        costs = Counter(map(eviction.eviction_cost, self.moving_pods))
+        return sum((cost * count for cost, count in costs.items() if cost > 0), start=Fraction(0))
 
 
 class Blocked(msgspec.Struct, frozen=True):

@@ -46,27 +46,35 @@ def launch_options(
     for instance_type in types:
         if instance_type.name not in names:
             continue
-        offerings = [
-            offering
-            for offering in instance_type.offerings
-            if offering.available and offering.capacity_type in capacity_types and admits(requirements, offering)
-        ]
-        for capacity_type in _PRECEDENCE:
-            prices = [
-                offering.price_picousd_per_hour for offering in offerings if offering.capacity_type == capacity_type
-            ]
-            if prices:
-                options.append(Option(instance_type, capacity_type, min(prices), max(prices)))
-                break
+        prices: dict[str, list[int]] = {}
+        for offering in instance_type.offerings:
+            if offering.available and offering.capacity_type in capacity_types and admits(requirements, offering):
+                prices.setdefault(offering.capacity_type, []).append(offering.price_picousd_per_hour)
+        if prices:
+            first = next(capacity_type for capacity_type in _PRECEDENCE if capacity_type in prices)
+            options.append(Option(instance_type, first, min(prices[first]), max(prices[first])))
     return sorted(options, key=lambda option: (option.best_price, option.instance_type.name))
 
 
 def admits(requirements: Requirements, offering: Offering) -> bool:
     """Whether a launch with these requirements may take the offering."""
-    own = {labels.ZONE: offering.zone, labels.CAPACITY_TYPE: offering.capacity_type}
-    if offering.capacity_type == labels.RESERVED:
-        own[labels.RESERVATION_ID] = offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
-    return all(key not in requirements or requirements.get(key).has(value) for key, value in own.items())
+    # Without a dictionary for each offering: all offerings of all types are asked about.
+    return (
+        _allows(requirements, labels.CAPACITY_TYPE, offering.capacity_type)
+        and _allows(requirements, labels.ZONE, offering.zone)
+        and (
+            offering.capacity_type != labels.RESERVED
+            or _allows(
+                requirements,
+                labels.RESERVATION_ID,
+                offering.requirements.get(labels.RESERVATION_ID).sole_value or "",
+            )
+        )
+    )
+
+
+def _allows(requirements: Requirements, key: str, value: str) -> bool:
+    return key not in requirements or requirements.get(key).has(value)
 
 
 def in_pools(node: NewNode, types: Sequence[InstanceType], is_allowed: Callable[[SpotPool], bool]) -> list[NewNode]:

@@ -117,7 +117,13 @@ def consolidate(
     candidates, blocked, ineligible = find_candidates(snapshot, plan, prices.catalog, locked=locked)
     orders = [candidates]
     if most_evictions is not None:
-        orders = _by_surplus(candidates, snapshot, plan, prices, most_evictions)
+        orders = removal_order.orders_by_surplus(
+            candidates,
+            simulation.settle(snapshot, plan),
+            prices.catalog,
+            eviction_price=float(EVICTION_PICOUSD / hours(HORIZON)),
+            most_evictions=most_evictions,
+        )
     allowed, waiting, too_many = _allowed(orders[0], snapshot, locked, maximum, most_evictions)
     others = [_allowed(ordered, snapshot, locked, maximum, most_evictions)[0] for ordered in orders[1:]]
     search = Search(snapshot, plan, catalog, prices, has_time)
@@ -128,24 +134,6 @@ def consolidate(
     reasons |= {stays.claim: stays.reason for stays in found.refused}
     refused = {name: reason for name, reason in reasons.items() if name not in gone}
     return msgspec.structs.replace(found, refused=_blocked(refused), blocked=(*blocked, *waiting))
-
-
-def _by_surplus(
-    candidates: Sequence[Candidate], snapshot: Snapshot, plan: Plan, prices: Prices, most_evictions: int
-) -> list[list[Candidate]]:
-    """The order for nodes whose free room is in small pieces, and the order for large ones."""
-    settled = simulation.settle(snapshot, plan)
-    return [
-        removal_order.order_by_surplus(
-            candidates,
-            settled,
-            prices.catalog,
-            eviction_price=float(EVICTION_PICOUSD / hours(HORIZON)),
-            most_evictions=most_evictions,
-            in_whole_pods=in_whole_pods,
-        )
-        for in_whole_pods in (True, False)
-    ]
 
 
 def _allowed(

@@ -9,8 +9,9 @@ together: each such step is exact.
 In the dual, a node goes if ``p - μ·a - ν·e`` is above zero; and no type has more room than it costs: ``μ·A ≤ c``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from operator import itemgetter, mul
 from typing import Final
 
 import msgspec
@@ -18,7 +19,6 @@ import msgspec
 from spotwright.disruption.candidates import Candidate
 from spotwright.model import resources
 from spotwright.model.ec2.instance_type import Catalog
-from spotwright.model.kubernetes import eviction
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.cluster_state import build_cluster_state
 from spotwright.scheduling.inputs.daemonset_pods import build_daemonset_pods
@@ -59,28 +59,32 @@ class Worth(msgspec.Struct, frozen=True):
         return node.price - _product(self.resources, node.room)
 
 
-def order_by_surplus(
+def orders_by_surplus(
     candidates: Sequence[Candidate],
     snapshot: Snapshot,
     catalog: Catalog,
     *,
     eviction_price: float,
-    most_evictions: float | None = None,
-    in_whole_pods: bool = True,
-) -> list[Candidate]:
-    """The candidates, the most surplus for a disruption first.
+    most_evictions: float,
+) -> list[list[Candidate]]:
+    """The candidates, the most surplus for a disruption first: the order for nodes whose free room is in small pieces,
+    and the order for large ones.
 
     ``snapshot``: with pods where they are planned; ``catalog``: with overlays. ``eviction_price``: what an eviction of
-    cost 1 counts as, in picodollars per hour. ``in_whole_pods``: see ``build_problem``.
+    cost 1 counts as, in picodollars per hour.
     """
-    nodes, spare, shapes = build_problem(candidates, snapshot, catalog, in_whole_pods=in_whole_pods)
-    most = float("inf") if most_evictions is None else most_evictions
-    worth = find_worth(nodes, spare, shapes, eviction_price=eviction_price, most=most)
-    rank = {
-        candidate.name: (-worth.surplus(node) / (1 + node.evictions), candidate.name)
-        for candidate, node in zip(candidates, nodes, strict=True)
-    }
-    return sorted(candidates, key=lambda candidate: rank[candidate.name])
+    free, shapes = _free_room(snapshot, catalog), list(_shapes(snapshot, catalog, FILLED))
+
+    def order(amounts: Mapping[str, Sequence[int]]) -> list[Candidate]:
+        nodes, spare = _divide(candidates, amounts)
+        worth = find_worth(nodes, spare, shapes, eviction_price=eviction_price, most=most_evictions)
+        ranked = [
+            (-worth.surplus(node) / (1 + node.evictions), candidate.name, candidate)
+            for candidate, node in zip(candidates, nodes, strict=True)
+        ]
+        return [candidate for _, _, candidate in sorted(ranked, key=itemgetter(0, 1))]
+
+    return [order(_in_whole_pods(free, candidates)), order(free)]
 
 
 def build_problem(
@@ -96,20 +100,32 @@ def build_problem(
     ``filled``: the share of a new node's room that pods fill. ``in_whole_pods``: free is only what small pods fit into,
     on each node by itself.
     """
+    free = _free_room(snapshot, catalog)
+    nodes, spare = _divide(candidates, _in_whole_pods(free, candidates) if in_whole_pods else free)
+    return nodes, spare, list(_shapes(snapshot, catalog, filled))
+
+
+def _free_room(snapshot: Snapshot, catalog: Catalog) -> dict[str, list[int]]:
+    """What is free on each node, by name."""
     state = build_cluster_state(snapshot, catalog, build_daemonset_pods(snapshot))
-    free = {node.name: [max(0, node.free_capacity.get(name, 0)) for name in RESOURCES] for node in state.nodes}
-    if in_whole_pods:
-        small_pod = _small_pod(candidates)
-        free = {name: _whole_pods(amounts, small_pod) for name, amounts in free.items()}
+    return {node.name: [max(0, node.free_capacity.get(name, 0)) for name in RESOURCES] for node in state.nodes}
+
+
+def _in_whole_pods(free: Mapping[str, Sequence[int]], candidates: Iterable[Candidate]) -> dict[str, list[int]]:
+    small_pod = _small_pod(candidates)
+    return {name: _whole_pods(amounts, small_pod) for name, amounts in free.items()}
+
+
+def _divide(candidates: Iterable[Candidate], free: Mapping[str, Sequence[int]]) -> tuple[list[Removable], list[int]]:
+    """The candidates as nodes that can be divided, and what is free in all."""
     nothing = [0] * len(RESOURCES)
     nodes = [_removable(candidate, free.get(candidate.node.name, nothing)) for candidate in candidates]
-    spare = [sum(amounts) for amounts in zip(*free.values(), strict=True)] or nothing
-    return nodes, spare, list(_shapes(snapshot, catalog, filled))
+    return nodes, [sum(amounts) for amounts in zip(*free.values(), strict=True)] or nothing
 
 
 def _small_pod(candidates: Iterable[Candidate]) -> list[Fraction]:
     """A part of what a pod requests on average, by resource of ``RESOURCES``; more than nothing of each."""
-    pods = [pod for candidate in candidates for pod in candidate.pods if eviction.is_reschedulable(pod)]
+    pods = [pod for candidate in candidates for pod in candidate.moving_pods]
     count = max(1, len(pods))
     requested = (sum(pod.requests.get(name, 0) for pod in pods) for name in RESOURCES)
     return [max(Fraction(1), SMALL_POD * amount / count) for amount in requested]
@@ -123,7 +139,7 @@ def _whole_pods(amounts: Sequence[int], small_pod: Sequence[Fraction]) -> list[i
 
 def _removable(candidate: Candidate, free: Sequence[int]) -> Removable:
     """With the room that its pods have, which move, and what is free."""
-    moving = [pod for pod in candidate.pods if eviction.is_reschedulable(pod)]
+    moving = candidate.moving_pods
     used = [
         len(moving) if name == resources.PODS else sum(pod.requests.get(name, 0) for pod in moving)
         for name in RESOURCES
@@ -227,4 +243,4 @@ def _surplus(prices: Sequence[float], node: Removable) -> float:
 
 
 def _product(prices: Sequence[float], amounts: Sequence[int]) -> float:
-    return sum(price * amount for price, amount in zip(prices, amounts, strict=True))
+    return float(sum(map(mul, prices, amounts)))

@@ -15,6 +15,7 @@ from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.model.requirements import NodeSelectorRequirement
 
 DISRUPTED_TAINT: Final = Taint(labels.DISRUPTED, TaintEffect.NO_SCHEDULE)
+_USUAL_COST: Final = Fraction(1)
 # A pod that exists this long after its deletion time is stuck; no drain waits for it.
 STUCK_TERMINATING_AFTER: Final = timedelta(minutes=1)
 
@@ -74,6 +75,8 @@ def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
 
 def eviction_cost(pod: Pod) -> Fraction:
     """Cost of evicting a pod, between -10 and 10: 1, more with a deletion cost or a priority."""
+    if not pod.priority and labels.POD_DELETION_COST not in pod.metadata.annotations:
+        return _USUAL_COST
     try:
         deletion = int(pod.metadata.annotations.get(labels.POD_DELETION_COST, "0"))
     except ValueError:
