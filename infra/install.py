@@ -1,6 +1,6 @@
 """What CloudFormation asks of the install function: look at a cluster, put its objects in place, empty the bucket.
 
-Three kinds of custom resource, told apart by `ResourceType`:
+Four kinds of custom resource, told apart by `ResourceType`:
 - `Custom::SpotwrightPreflight`, one per cluster, before anything is made in it: Cluster, NodeRoles and WindowsNodeRoles
   (names), VpcId, SkipChecks. Its Delete does nothing.
 - `Custom::SpotwrightInstall`, one per cluster, physical id `spotwright-install-<cluster>`: Cluster,
@@ -8,6 +8,8 @@ Three kinds of custom resource, told apart by `ResourceType`:
   ManifestsDigest, RoleArn (the function's own role, for the access entry it gives itself while it runs), NodeRoles (Arn
   and Type of the access entry that each must have) or, while the stack holds these entries, NodeEntries: "retained";
   SkipChecks.
+- `Custom::SpotwrightNodesLeft`, one per cluster, deleted before everything else: Cluster, Cell, RoleArn. Its Delete
+  fails once while the cluster has NodeClaims that nobody would look after; Create and Update do nothing.
 - `Custom::SpotwrightBucketContents`, physical id `spotwright-bucket-contents`: Bucket. Its Delete removes every
   object; Create and Update do nothing.
 """
@@ -75,6 +77,18 @@ def install_cluster(
     )
     resource.node.add_dependency(install.role, *access.identities)
     return resource
+
+
+def say_what_is_left(scope: Construct, install: Function, cluster: Cluster, cell: str) -> CustomResource:
+    """Deleted first, while everything still works: says which nodes the deletion would leave to nobody."""
+    return CustomResource(
+        scope,
+        f"NodesLeft-{cluster.name}",
+        service_token=install.arn,
+        resource_type="Custom::SpotwrightNodesLeft",
+        service_timeout=_PATIENCE,
+        properties={"Cluster": cluster.name, "Cell": cell, "RoleArn": install.role.role_arn},
+    )
 
 
 def empty_on_delete(scope: Construct, install: Function, bucket: s3.IBucket) -> CustomResource:

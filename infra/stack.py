@@ -14,7 +14,7 @@ from infra.dashboard import Dashboard
 from infra.forwarder_image import ForwarderImages
 from infra.functions import FURTHER_QUEUES, INSTALL, QUEUE_FUNCTIONS, Function
 from infra.grants import Grant
-from infra.install import empty_on_delete, install_cluster, install_grants, look_at_cluster
+from infra.install import empty_on_delete, install_cluster, install_grants, look_at_cluster, say_what_is_left
 from infra.layer import core_layer
 from infra.permissions import see_instances
 from infra.queues import WorkQueue
@@ -67,6 +67,7 @@ class SpotwrightStack(Stack):
         self.dashboard = Dashboard(self, config, queues=self.queues, functions=self.functions)
         Alarms(self, config, Watched(self.queues, self.functions, interruptions, clock), self.key)
         self._outputs()
+        self._say_what_is_left()
 
     # Who may touch what -------------------------------------------------------------------------------------
 
@@ -149,6 +150,13 @@ class SpotwrightStack(Stack):
         for resource in installed:
             resource.node.add_dependency(*feeds)
         return installed
+
+    def _say_what_is_left(self) -> None:
+        """Needs everything, so that CloudFormation deletes nothing before it has been asked."""
+        everything = list(self.node.children)
+        for cluster in self.config.clusters:
+            said = say_what_is_left(self, self.functions["install"], cluster, self.config.cell)
+            said.node.add_dependency(*everything)
 
     def _queue(self, name: str, timeout_seconds: int) -> WorkQueue:
         return WorkQueue(self, f"{name.capitalize()}Queue", timeout_seconds=timeout_seconds, key=self.key)

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -24,6 +25,7 @@ from spotwright.log_metrics import write_library_lines
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.install.node_access import NodeRole
+from spotwright.workflows.install.nodes_left import explain_nodes_left
 from spotwright.workflows.install.preflight.checks import Status, run_checks
 from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target
 from spotwright.workflows.install.workflow import Installation, install, remove
@@ -34,6 +36,8 @@ RESERVE_SECONDS = 60.0
 LAST_SECONDS = 15.0
 # A cluster that does not answer is abandoned sooner when its stack is deleted.
 REMOVAL_SECONDS = 90.0
+# What is left is looked for no longer than this: a cluster that does not answer holds up no deletion.
+NODES_LEFT_SECONDS = 30.0
 # What the preflight may not see after this long is not looked at: new permissions take effect sooner.
 PREFLIGHT_SECONDS = 60.0
 PREFLIGHT_PAUSE_SECONDS = 3.0
@@ -85,6 +89,10 @@ def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
             return _install(event, Deadline(seconds))
         case "Custom::SpotwrightInstall", "Delete":
             return _remove(event, Deadline(min(seconds, REMOVAL_SECONDS)))
+        case "Custom::SpotwrightNodesLeft", "Create" | "Update":
+            return CustomResourceResult(_physical_id(event))
+        case "Custom::SpotwrightNodesLeft", "Delete":
+            return _say_what_is_left(event, Deadline(min(seconds, NODES_LEFT_SECONDS)))
         case "Custom::SpotwrightPreflight", "Create" | "Update":
             return _preflight(event, Deadline(min(seconds, PREFLIGHT_SECONDS)))
         case "Custom::SpotwrightPreflight", "Delete":
@@ -162,6 +170,22 @@ def _remove(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResul
     return CustomResourceResult(_physical_id(event), reason=removal.gave_up)
 
 
+def _say_what_is_left(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
+    """Fails once while NodeClaims are there; never because of what the cluster does not answer."""
+    properties = event["ResourceProperties"]
+    (forwarder,) = manifests.forwarder("", {})
+    try:
+        reason = explain_nodes_left(
+            _access(event), properties["Cluster"], properties["Cell"], forwarder, deadline, now=datetime.now(UTC)
+        )
+    except ApiError as failure:
+        log_line(logger, log_lines.NODES_LEFT_UNKNOWN, cluster=properties["Cluster"], error=str(failure))
+        return CustomResourceResult(_physical_id(event))
+    if reason:
+        log_line(logger, log_lines.NODES_LEFT, cluster=properties["Cluster"], reason=reason)
+    return CustomResourceResult(_physical_id(event), failed=bool(reason), reason=reason)
+
+
 def _check_update(event: Mapping[str, Any]) -> None:
     """Refuse an update after which CloudFormation would delete the nodes' access entries. Raises InvalidRequest.
 
@@ -219,11 +243,14 @@ def _nodes(event: Mapping[str, Any]) -> NodeAccessPort:
     return NodeAccessEntries(clients.eks(), cluster=event["ResourceProperties"]["Cluster"])
 
 
+_KINDS = {"Custom::SpotwrightPreflight": "preflight", "Custom::SpotwrightNodesLeft": "nodes-left"}
+
+
 def _physical_id(event: Mapping[str, Any]) -> str:
     """Constant per cluster, and per bucket resource; a Delete is answered with the id it names."""
     if event.get("RequestType") == "Delete":
         return str(event["PhysicalResourceId"])
     if event.get("ResourceType") == "Custom::SpotwrightBucketContents":
         return "spotwright-bucket-contents"
-    kind = "preflight" if event.get("ResourceType") == "Custom::SpotwrightPreflight" else "install"
+    kind = _KINDS.get(event.get("ResourceType", ""), "install")
     return f"spotwright-{kind}-{event.get('ResourceProperties', {}).get('Cluster', 'invalid')}"

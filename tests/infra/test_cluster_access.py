@@ -141,6 +141,15 @@ def test_nothing_is_made_in_a_cluster_before_it_was_looked_at(full: Template) ->
     assert look["VpcId"] == "vpc-0123456a"
 
 
+def test_what_would_be_left_is_said_before_anything_is_deleted(full: Template) -> None:
+    """CloudFormation deletes what needs something before that, and what a failed deletion needs not at all."""
+    saying = {r["Properties"]["Cluster"]: r for r in full.resources.values() if "NodesLeft" in r["Type"]}
+    assert set(saying) == {"one", "two"}
+    others = {name for name, resource in full.resources.items() if "NodesLeft" not in resource["Type"]}
+    for resource in saying.values():
+        assert set(resource["DependsOn"]) == others
+
+
 def test_the_forwarder_starts_with_what_it_is_told(full: Template) -> None:
     for install in full.of("Custom::SpotwrightInstall").values():
         read = settings(install["ForwarderEnvironment"] | IN_A_POD)

@@ -165,7 +165,7 @@ def test_tags_hold_for_everything_that_takes_them(full: Template) -> None:
     untagged = {
         "AWS::IAM::Policy", "AWS::Lambda::LayerVersion", "AWS::S3::BucketPolicy", "AWS::SQS::QueuePolicy",
         "AWS::Scheduler::Schedule", "Custom::SpotwrightInstall", "Custom::SpotwrightBucketContents",
-        "Custom::SpotwrightPreflight",
+        "Custom::SpotwrightNodesLeft", "Custom::SpotwrightPreflight",
     }  # fmt: skip
     for id, resource in full.resources.items():
         if resource["Type"] not in untagged:

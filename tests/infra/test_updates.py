@@ -25,6 +25,7 @@ FIXED = {
     "AWS::Scheduler::Schedule": ("Name", "GroupName"),
     "AWS::Scheduler::ScheduleGroup": ("Name",),
     "Custom::SpotwrightInstall": ("ServiceToken", "Cluster"),
+    "Custom::SpotwrightNodesLeft": ("ServiceToken", "Cluster"),
     "Custom::SpotwrightPreflight": ("ServiceToken", "Cluster"),
 }
 UPDATES: dict[str, dict[str, Any]] = {

@@ -58,6 +58,7 @@ SCENARIOS = {
     ),
     "functions/install/test_handler.py": (
         "a_cluster_that_is_ready_is_looked_at_and_nothing_else",
+        "a_deletion_fails_once_while_claims_are_left_and_never_for_a_cluster_that_does_not_answer",
         "a_failure_is_answered_with_its_reason",
         "create_update_and_delete_answer_with_one_physical_id",
     ),

@@ -17,7 +17,7 @@ from local.aws.cloudformation.resource_handlers import (
     failure_reason,
 )
 from local.aws.cloudformation.stacks import Stack, StackResource
-from local.aws.cloudformation.template import InvalidTemplate, dependency_order
+from local.aws.cloudformation.template import InvalidTemplate, dependencies, dependency_order
 
 RESOURCE_ERRORS = (ResourceFailed, ClientError, BotoCoreError, InvalidTemplate, schemas.InvalidProperties)
 RETAIN_POLICIES = ("Retain", "RetainExceptOnCreate")
@@ -64,12 +64,16 @@ class OperationContext:
             del self.stack.resources[resource.name]
 
     def delete_stack(self, retain: frozenset[str]) -> None:
-        """Everything in reverse order; what cannot go leaves the stack DELETE_FAILED."""
+        """Everything in reverse order; what cannot go, and what it needs, leave the stack DELETE_FAILED."""
         stack = self.stack
         stack.set_status("DELETE_IN_PROGRESS", "User Initiated")
-        failed = []
+        failed: list[str] = []
+        needed: set[str] = set()
         for name in reversed(dependency_order({name: r.definition for name, r in stack.resources.items()})):
             resource = stack.resources[name]
+            if name in needed:
+                needed |= dependencies(resource.definition)
+                continue
             try:
                 if name in retain or resource.definition.get("DeletionPolicy") in RETAIN_POLICIES:
                     self.retain(resource)
@@ -77,6 +81,7 @@ class OperationContext:
                     self.delete(resource)
             except RESOURCE_ERRORS as error:
                 failed.append(name)
+                needed |= dependencies(resource.definition)
                 stack.set_resource_status(resource, "DELETE_FAILED", failure_reason(error))
         if failed:
             names = ", ".join(sorted(failed))

@@ -15,11 +15,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
-from spotwright.errors import NotFound
+from spotwright.errors import Denied, NotFound
 from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role
 from spotwright.workflows.install.workflow import Installation
 from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 from tests.local.aws.serverless import eventually
+from tests.manifests.samples import SAMPLES, changed
 
 ROOT = Path(__file__).parents[3]
 ROLE = "arn:aws:iam::123456789012:role/install"
@@ -365,3 +366,27 @@ def test_a_bucket_is_emptied_of_every_version_and_marker(s3: Any) -> None:
     assert not left.get("DeleteMarkers")
     s3.delete_bucket(Bucket="emptied")
     assert empty_bucket(s3, "emptied", lambda: 60.0) is True
+
+
+def test_a_deletion_fails_once_while_claims_are_left_and_never_for_a_cluster_that_does_not_answer(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects()
+    use(function, Access(objects), monkeypatch)
+    installed = request(answers, "Create")
+    installed["ResourceProperties"]["ForwarderEnvironment"]["SPOTWRIGHT_CELL"] = "main"
+    function.handler(installed, Context())
+    objects.apply(changed(SAMPLES["NodeClaim"](), "metadata.name", "alive"))
+    guard = {
+        "ResourceType": "Custom::SpotwrightNodesLeft",
+        "PhysicalResourceId": "spotwright-nodes-left-dev",
+        "ResourceProperties": {"Cluster": "dev", "Cell": "main", "RoleArn": ROLE},
+    }
+    for kind in ("Create", "Delete", "Delete"):
+        function.handler(request(answers, kind, **guard), Context())
+    objects.failures = [Denied("403")] * 100
+    function.handler(request(answers, "Delete", **guard), Context())
+    said = answers.bodies[1:]
+    assert [body["Status"] for body in said] == ["SUCCESS", "FAILED", "SUCCESS", "SUCCESS"]
+    assert "cluster dev has 1 NodeClaim (alive)" in said[1]["Reason"]
+    assert {body["PhysicalResourceId"] for body in said} == {"spotwright-nodes-left-dev"}

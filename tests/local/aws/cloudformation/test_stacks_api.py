@@ -173,6 +173,19 @@ def test_a_bucket_with_objects_stops_the_deletion(aws: Aws) -> None:
     assert stack.delete() == "DELETE_COMPLETE"
 
 
+def test_what_cannot_be_deleted_keeps_what_it_needs(aws: Aws) -> None:
+    stack = StackDriver(aws, "needed")
+    second = QUEUE | {"DependsOn": "First"}
+    bucket = {"Type": "AWS::S3::Bucket", "DependsOn": "Second"}
+    assert stack.create({"First": QUEUE, "Second": second, "Bucket": bucket, "Other": QUEUE}) == "CREATE_COMPLETE"
+    name = stack.ids()["Bucket"]
+    aws.client("s3").put_object(Bucket=name, Key="x", Body=b"y")
+    assert stack.delete() == "DELETE_FAILED"
+    assert set(stack.ids()) == {"Bucket", "First", "Second"}
+    aws.client("s3").delete_object(Bucket=name, Key="x")
+    assert stack.delete() == "DELETE_COMPLETE"
+
+
 def test_what_a_failed_step_left_behind_is_removed(aws: Aws) -> None:
     """The role is made before its policy turns out not to exist."""
     stack = StackDriver(aws, "half")

@@ -380,6 +380,17 @@ REMOVED: Final = LogLine(
     when="RBAC, flow control and the forwarder were removed from the cluster; `abandoned` says why the rest stays, if"
     " it does. `entries_kept` are node roles whose access entry stays, because NodeClaims exist.",
 )
+NODES_LEFT: Final = LogLine(
+    _WARNING, "stack is not deleted yet: NodeClaims are left", ("cluster", "reason"),
+    when="The stack, or the cluster's part of it, was to be deleted while NodeClaims are there that nobody would look"
+    " after. CloudFormation shows `reason`. The next deletion within a day goes through.",
+    remedy="`spotwright uninstall --drain --cluster NAME`, or `--hand-back`, and delete again.",
+)
+NODES_LEFT_UNKNOWN: Final = LogLine(
+    _WARNING, "cannot look for NodeClaims that are left", ("cluster", "error"),
+    when="The stack is deleted, and the cluster did not answer within half a minute; the deletion goes on.",
+    remedy="Look for instances with the tag `eks:eks-cluster-name`.",
+)
 REQUEST_FAILED: Final = LogLine(
     _ERROR, "custom resource request failed", (), traceback=True,
     when="A request of CloudFormation failed; the stack says so too.",

@@ -193,7 +193,7 @@ def _refuse_beside_another_cell(
     """Another cell's forwarder rings for that cell's functions, which would launch for the same pods."""
     for part in parts:
         if part["kind"] == "Deployment":
-            own, live = _cell(part), _cell(retry(partial(objects.read, part), deadline))
+            own, live = cell_of(part), cell_of(retry(partial(objects.read, part), deadline))
             if own and live and own != live:
                 metadata = part["metadata"]
                 raise InvalidRequest(
@@ -204,7 +204,7 @@ def _refuse_beside_another_cell(
                 )
 
 
-def _cell(deployment: Document | None) -> str:
+def cell_of(deployment: Document | None) -> str:
     """The cell that a forwarder is of, as its environment says; "" = it does not say."""
     template = (deployment or {}).get("spec", {}).get("template", {}).get("spec", {})
     variables = [variable for container in template.get("containers", ()) for variable in container.get("env") or ()]

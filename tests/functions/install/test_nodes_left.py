@@ -1,0 +1,99 @@
+"""What a deletion says of the nodes that it would leave behind, and when it says nothing."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from spotwright import manifests
+from spotwright.errors import Denied, Unavailable
+from spotwright.workflows.install.nodes_left import SAID, explain_nodes_left
+from tests.functions.install.fakes import Access, Deadline, Objects
+from tests.manifests.samples import SAMPLES, Object, changed
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def forwarder(cell: str = "main") -> Object:
+    (deployment,) = manifests.forwarder("forwarder:1", {"SPOTWRIGHT_CELL": cell})
+    return deployment
+
+
+def claim(name: str) -> Object:
+    return changed(SAMPLES["NodeClaim"](), "metadata.name", name)
+
+
+def cluster(*objects: Object) -> Objects:
+    """An API server that has these."""
+    found = Objects()
+    for document in objects:
+        found.apply(document)
+    return found
+
+
+def said(objects: Objects, *, cell: str = "main", now: datetime = NOW) -> str:
+    access = Access(objects)
+    reason = explain_nodes_left(access, "dev", cell, forwarder(), Deadline(30), now=now)
+    assert access.closed == 1
+    return reason
+
+
+def test_claims_are_named_with_what_ends_their_nodes() -> None:
+    assert said(cluster(forwarder(), claim("b"), claim("a"))) == (
+        "cluster dev has 2 NodeClaims (a, b), and once this is deleted nothing drains, replaces or terminates their"
+        " nodes, which go on to cost. To end them: spotwright uninstall --drain --cluster dev; to leave them to"
+        " Karpenter: the same with --hand-back instead of --drain; then delete again. A second deletion within a day"
+        " leaves them as they are"
+    )
+
+
+def test_the_stack_of_another_cell_than_main_is_named_for_the_command() -> None:
+    objects = cluster(forwarder("blue"), *(claim(f"c{number}") for number in range(5)))
+    reason = said(objects, cell="blue")
+    assert "5 NodeClaims (c0, c1, c2, …)" in reason
+    assert "--cluster dev --stack Spotwright-blue;" in reason
+
+
+def test_a_second_deletion_within_a_day_goes_through_and_a_later_one_is_told_again() -> None:
+    objects = cluster(forwarder(), claim("a"))
+    assert said(objects)
+    assert said(objects, now=NOW + timedelta(hours=23)) == ""
+    assert said(objects, now=NOW + timedelta(hours=25))
+
+
+def test_what_somebody_else_wrote_there_counts_as_nothing() -> None:
+    assert said(cluster(changed(forwarder(), "metadata.annotations", {SAID: "yesterday"}), claim("a")))
+    assert said(cluster(changed(forwarder(), "metadata.annotations", {SAID: "2026-01-02T03:00:00"}), claim("a")))
+
+
+KARPENTER: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "karpenter", "namespace": "karpenter"},
+    "spec": {"replicas": 2},
+}
+AUTO_MODE = changed(claim("auto"), "spec.nodeClassRef.group", "eks.amazonaws.com")
+
+
+@pytest.mark.parametrize(
+    ("objects", "why"),
+    [
+        ([forwarder()], "no claims"),
+        ([claim("a")], "handed back: the forwarder has gone"),
+        ([forwarder("blue"), claim("a")], "another cell serves the cluster"),
+        ([forwarder(), claim("a"), KARPENTER], "Karpenter runs and takes the claims over"),
+        ([forwarder(), AUTO_MODE], "the claims are those of EKS Auto Mode"),
+    ],
+)
+def test_nothing_is_said_where_nobodys_nodes_are_left(objects: list[Object], why: str) -> None:
+    assert said(cluster(*objects)) == "", why
+
+
+def test_a_cluster_that_does_not_answer_is_asked_until_the_deadline_and_left() -> None:
+    objects = cluster(forwarder(), claim("a"))
+    objects.failures = [Denied("403")] * 3
+    assert said(objects)
+    objects.failures = [Unavailable("no answer")] * 100
+    access = Access(objects)
+    with pytest.raises(Unavailable):
+        explain_nodes_left(access, "dev", "main", forwarder(), Deadline(30), now=NOW)
+    assert access.closed == 1
