@@ -10,8 +10,8 @@ import msgspec
 CHANGES: Final[Mapping[str, frozenset[str]]] = {
     "cluster": frozenset(
         {
-            "create_nodeclaim", "patch_metadata", "patch_status", "set_conditions", "set_taints", "delete", "evict",
-            "nominate", "clear_nominations", "record_event",
+            "create_nodeclaim", "patch_metadata", "patch_nodeclaim", "patch_status", "set_conditions",
+            "write_nodeclaim_status", "set_taints", "delete", "evict", "nominate", "clear_nominations", "record_event",
         }
     ),
     "ec2": frozenset({"create_fleet", "ensure_launch_template", "terminate", "tag"}),

@@ -2,7 +2,10 @@
 
 import json
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +19,7 @@ from spotwright.model.karpenter.capacity_buffer import CapacityBufferStatus
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.clock import Clock
@@ -260,11 +264,69 @@ def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> No
             assert node is not None
     with pytest.raises(Conflict):
         world.port.set_taints(node, [])
+    with pytest.raises(Conflict):
+        world.port.set_taints(node, [disrupted], metadata={"labels": {"team": "a"}})
     after = world.port.node(name)
     assert after is not None
     assert disrupted in after.taints
     # The node controller may have taken back a taint of its own by now.
     assert {taint for taint in node.taints if not taint.key.startswith("node.kubernetes.io/")} <= set(after.taints)
+
+
+def set_taints(port: ClusterPort, name: str, change: Callable[[Node], tuple[Taint, ...]], **metadata: Any) -> Node:
+    """The node controller taints a new node too; what it changes in between is a Conflict, and read again."""
+    for _ in range(20):
+        node = port.node(name)
+        assert node is not None
+        with suppress(Conflict):
+            return port.set_taints(node, change(node), metadata=metadata)
+    raise AssertionError(f"node {name} is always changed in between")
+
+
+def test_taints_and_metadata_of_a_node_are_written_together(world: World) -> None:
+    name, taints = f"node-{next(NUMBERS)}", [Taint(f"taint-{number}", "NoSchedule", "a") for number in range(4)]
+    world.add_node(name)
+    set_taints(world.port, name, lambda node: (*node.taints, *taints))
+    kept = (taints[1], taints[3], Taint("taint-2", "NoExecute"))
+    after = set_taints(
+        world.port,
+        name,
+        lambda node: (*(taint for taint in node.taints if taint not in taints), *kept),
+        labels={"example.com/team": "b", "gone": "soon"},
+        annotations={"example.com/note": "1"},
+        finalizers=["example.com/kept"],
+    )
+    assert tuple(taint for taint in after.taints if taint.key.startswith("taint-")) == kept
+    assert after.metadata.labels["example.com/team"] == "b"
+    assert after.metadata.annotations["example.com/note"] == "1"
+    assert after.metadata.finalizers == ("example.com/kept",)
+    again = set_taints(world.port, name, lambda node: (), labels={"gone": None, "other": "c"}, finalizers=[])
+    assert not [taint for taint in again.taints if taint.key.startswith("taint-")]
+    assert "gone" not in again.metadata.labels
+    assert (again.metadata.labels["other"], again.metadata.labels["example.com/team"]) == ("c", "b")
+    assert again.metadata.resource_version != after.metadata.resource_version
+
+
+def test_the_status_of_a_claim_is_written_at_once_and_answers_the_claim(world: World) -> None:
+    before = world.port.create_nodeclaim(claim())
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    launched = Condition("Launched", "True", "Launched", last_transition_time=since)
+    first = world.port.write_nodeclaim_status(before, [launched], status={"providerID": "aws:///z/i-1"})
+    assert first.provider_id == "aws:///z/i-1"
+    labeled = world.port.patch_nodeclaim(first, {"labels": {"team": "a"}})
+    assert (labeled.metadata.labels["team"], labeled.conditions) == ("a", first.conditions)
+    # As it was read before it was labeled: what others wrote meanwhile stays.
+    registered = Condition("Registered", "True", "Registered", last_transition_time=since)
+    second = world.port.write_nodeclaim_status(first, [registered], seen={"Launched": "True", "Registered": ""})
+    assert second == world.port.nodeclaim(before.name)
+    assert second.metadata.labels["team"] == "a"
+    assert [(found.type, found.status) for found in second.conditions] == [("Launched", "True"), ("Registered", "True")]
+    assert world.port.write_nodeclaim_status(second, [registered]) == second
+    with pytest.raises(Conflict, match="has another Registered by now"):
+        world.port.write_nodeclaim_status(first, [launched], status={"nodeName": "n"}, seen={"Registered": ""})
+    current = world.port.nodeclaim(before.name)
+    assert current is not None
+    assert current.node_name == ""
 
 
 def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> None:

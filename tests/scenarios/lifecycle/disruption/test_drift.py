@@ -163,7 +163,7 @@ def test_many_claims_are_told_a_part_at_a_time(world: World, monkeypatch: pytest
 def test_one_that_is_in_other_hands_does_not_keep_the_others(world: World) -> None:
     with_nodes(world, 2)
     edit(world, "ec2nodeclasses", amis=(NEWER,))
-    world.effects.inject(Fault("cluster", "set_conditions", Conflict("modified", code="Conflict")))
+    world.effects.inject(Fault("cluster", "write_nodeclaim_status", Conflict("modified", code="Conflict")))
     look(world)
     assert reasons(world) == ["", "AMIDrift"]
     look(world)
@@ -173,7 +173,7 @@ def test_one_that_is_in_other_hands_does_not_keep_the_others(world: World) -> No
 def test_a_crash_in_between_is_made_good(world: World) -> None:
     with_nodes(world, 2)
     edit(world, "ec2nodeclasses", amis=(NEWER,))
-    world.effects.crash_at("cluster", "set_conditions")
+    world.effects.crash_at("cluster", "write_nodeclaim_status")
     with pytest.raises(Crash):
         lifecycle(world.ports, [Doorbell(builders.CLUSTER, "drift")], now=world.clock.now())
     look(world)

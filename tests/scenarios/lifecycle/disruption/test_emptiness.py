@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import pytest
@@ -299,10 +300,10 @@ def refusing_taints(world: World, refused: str) -> None:
     """An admission webhook refuses every change of this node's taints."""
     usual = world.cluster.set_taints
 
-    def set_taints(node: Node, taints: Sequence[Taint]) -> None:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
         if node.name == refused:
             raise Denied("an admission webhook denied the request", code="Forbidden")
-        usual(node, taints)
+        return usual(node, taints, **more)
 
     world.cluster.set_taints = set_taints  # type: ignore[method-assign]
 

@@ -360,10 +360,10 @@ def test_one_node_that_cannot_be_tainted_does_not_keep_the_others() -> None:
     claims = world.claims()
     usual = world.cluster.set_taints
 
-    def refuse(node: Any, taints: Any) -> None:
+    def refuse(node: Any, taints: Any, **more: Any) -> Any:
         if node.name == claims[0].node_name:
             raise Unavailable("no answer")
-        usual(node, taints)
+        return usual(node, taints, **more)
 
     world.cluster.set_taints = refuse  # type: ignore[method-assign]
     warn(world, *claims)

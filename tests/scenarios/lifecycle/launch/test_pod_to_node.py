@@ -1,7 +1,7 @@
 """The life of a pending pod: decided, bought, joined, initialized, running; and what may go wrong on the way."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -200,7 +200,6 @@ def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world
 def test_a_claim_made_by_hand_is_launched_too(world: World) -> None:
     from spotwright.model.karpenter.nodeclaim import NodeClaim
     from spotwright.model.karpenter.nodepool import NodeClassReference
-    from spotwright.model.kubernetes.meta import ObjectMeta
 
     world.cluster.put(
         "nodeclaims",
@@ -220,7 +219,6 @@ def test_a_claim_made_by_hand_is_launched_too(world: World) -> None:
 def test_a_claim_of_another_provider_is_left_alone(world: World) -> None:
     from spotwright.model.karpenter.nodeclaim import NodeClaim
     from spotwright.model.karpenter.nodepool import NodeClassReference
-    from spotwright.model.kubernetes.meta import ObjectMeta
 
     foreign = world.cluster.put(
         "nodeclaims", NodeClaim(ObjectMeta("foreign"), NodeClassReference("karpenter.azure.com", "AKSNodeClass", "x"))
@@ -261,22 +259,23 @@ def test_a_node_that_becomes_ready_while_it_is_registered_does_not_get_its_taint
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control plane took them off between two calls of the step; not-ready:NoExecute would evict its pods."""
-    patch_metadata, set_taints = world.cluster.patch_metadata, world.cluster.set_taints
-    set_back: set[str] = set()
+    usual = world.cluster.set_taints
+    written: list[tuple[Node, Node]] = []
 
-    def then_ready(kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
-        patch_metadata(kind, metadata, change)
-        if kind == "nodes":
-            node = world.cluster.find("nodes", metadata.name)
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+        if more.get("metadata") and not node.is_ready:
             kept = tuple(taint for taint in node.taints if taint.key != labels.NOT_READY)
-            world.cluster.update("nodes", metadata.name, taints=kept, conditions=(builders.READY,))
+            world.cluster.update("nodes", node.name, taints=kept, conditions=(builders.READY,))
+        after = usual(node, taints, **more)
+        written.append((node, after))
+        return after
 
-    def noted(node: Node, taints: Sequence[Taint]) -> None:
-        set_back.update(taint.key for taint in taints if taint not in node.taints)
-        set_taints(node, taints)
-
-    monkeypatch.setattr(world.cluster, "patch_metadata", then_ready)
-    monkeypatch.setattr(world.cluster, "set_taints", noted)
+    monkeypatch.setattr(world.cluster, "set_taints", set_taints)
     world.deploy(builders.pod("inflate"), 1)
     assert world.run(120, until=lambda: len(world.running_pods()) == 1)
-    assert set_back == {labels.HELD}
+    registered = written[0][1]
+    assert registered.is_registered
+    assert registered.is_ready
+    assert {taint.key for before, after in written for taint in after.taints if taint not in before.taints} == {
+        labels.HELD
+    }

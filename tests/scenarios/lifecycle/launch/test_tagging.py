@@ -96,5 +96,5 @@ def test_a_provider_id_that_is_none_names_nothing(world: World) -> None:
 
     world.ec2.instance = refuses  # type: ignore[method-assign]
     made_up = msgspec.structs.replace(world.claims()[0], provider_id="nonsense")
-    assert tag_instance(world, made_up, claim.node_name, world.clock.now()) is None
+    assert tag_instance(world, made_up, claim.node_name, world.clock.now()) == (made_up, None)
     assert sent == []

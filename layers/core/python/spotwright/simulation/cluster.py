@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -226,6 +226,11 @@ class FakeCluster:
             else:
                 self._store(kind, msgspec.structs.replace(obj, metadata=after))
 
+    def patch_nodeclaim(self, claim: NodeClaim, change: Mapping[str, Any]) -> NodeClaim:
+        self.patch_metadata("nodeclaims", claim.metadata, change)
+        after: NodeClaim = self._objects["nodeclaims"].get(claim.name, claim)
+        return after
+
     def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
         with self._effects.record("cluster", "patch_status", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=True)
@@ -241,19 +246,47 @@ class FakeCluster:
         seen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         with self._effects.record("cluster", "set_conditions", f"{kind}/{metadata.name}"):
-            obj = self._current(kind, metadata, versioned=False)
-            statuses = {condition.type: condition.status for condition in obj.conditions}
-            if changed := sorted(type for type, status in seen.items() if statuses.get(type, "") != status):
-                raise Conflict(f"{kind} {metadata.name} has another {', '.join(changed)} by now", code="Conflict")
-            merged = merge_conditions(obj.conditions, conditions, now=self._clock.seconds())
-            after = tuple(condition for condition in merged if condition.type not in removed)
-            if after != obj.conditions:
-                self._store(kind, msgspec.structs.replace(obj, conditions=after))
+            self._write_status(kind, metadata, conditions, removed=removed, seen=seen, status={})
 
-    def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
+    def write_nodeclaim_status(
+        self,
+        claim: NodeClaim,
+        conditions: Sequence[Condition],
+        *,
+        status: Mapping[str, Any] = MappingProxyType({}),
+        seen: Mapping[str, str] = MappingProxyType({}),
+    ) -> NodeClaim:
+        with self._effects.record("cluster", "write_nodeclaim_status", f"nodeclaims/{claim.name}"):
+            after = self._write_status("nodeclaims", claim.metadata, conditions, removed=(), seen=seen, status=status)
+        return cast("NodeClaim", after)
+
+    def _write_status(
+        self,
+        kind: str,
+        metadata: ObjectMeta,
+        conditions: Sequence[Condition],
+        *,
+        removed: Collection[str],
+        seen: Mapping[str, str],
+        status: Mapping[str, Any],
+    ) -> Any:
+        obj = self._current(kind, metadata, versioned=False)
+        statuses = {condition.type: condition.status for condition in obj.conditions}
+        if changed := sorted(type for type, known in seen.items() if statuses.get(type, "") != known):
+            raise Conflict(f"{kind} {metadata.name} has another {', '.join(changed)} by now", code="Conflict")
+        merged = merge_conditions(obj.conditions, conditions, now=self._clock.seconds())
+        kept = tuple(condition for condition in merged if condition.type not in removed)
+        after = msgspec.structs.replace(merge_status(obj, status) if status else obj, conditions=kept)
+        return self._store(kind, after) if after != obj else obj
+
+    def set_taints(
+        self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
+    ) -> Node:
         with self._effects.record("cluster", "set_taints", node.name):
             current = self._current("nodes", node.metadata, versioned=True)
-            self._store("nodes", msgspec.structs.replace(current, taints=tuple(taints)))
+            merged = merge_metadata(current.metadata, metadata)
+            after: Node = self._store("nodes", msgspec.structs.replace(current, metadata=merged, taints=tuple(taints)))
+        return after
 
     def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
         with self._effects.record("cluster", "delete", f"{kind}/{metadata.key}"):

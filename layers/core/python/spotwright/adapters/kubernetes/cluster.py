@@ -6,7 +6,7 @@ from itertools import batched, islice
 from types import MappingProxyType
 from typing import Any, Final
 
-from spotwright.adapters.kubernetes import nominations
+from spotwright.adapters.kubernetes import node_patch, nominations
 from spotwright.adapters.kubernetes.codecs.capacity_buffer import decode_capacity_buffer
 from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder, object_decoder
 from spotwright.adapters.kubernetes.codecs.listed_pods import pod_decoder
@@ -15,11 +15,7 @@ from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim, de
 from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass, decode_nodeclass_strict
 from spotwright.adapters.kubernetes.codecs.nodeoverlay import decode_nodeoverlay
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool
-from spotwright.adapters.kubernetes.codecs.objects import (
-    decode_metadata,
-    decode_taints,
-    encode_taint,
-)
+from spotwright.adapters.kubernetes.codecs.objects import decode_metadata
 from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
     attachment_names,
@@ -31,8 +27,8 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
 from spotwright.adapters.kubernetes.conditions import write_conditions
 from spotwright.adapters.kubernetes.events import EventRecorder
 from spotwright.adapters.kubernetes.karpenter import running_karpenter
-from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
-from spotwright.errors import ApiError, Conflict, NotFound, Throttled
+from spotwright.adapters.kubernetes.transport import JSON_PATCH, MERGE_PATCH, JsonObject, Transport
+from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound, Throttled
 from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -179,10 +175,10 @@ class KubernetesCluster:
         return decode_nodeclaim_strict(self._api.call("POST", _PATHS["nodeclaims"], body=encode_nodeclaim(claim)))
 
     def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
-        preconditions: JsonObject = {"uid": metadata.uid} | dict(change)
-        if "finalizers" in change and metadata.resource_version:
-            preconditions["resourceVersion"] = metadata.resource_version
-        self._patch(f"{_PATHS[kind]}/{metadata.name}", {"metadata": preconditions})
+        self._patch_metadata(kind, metadata, change)
+
+    def patch_nodeclaim(self, claim: NodeClaim, change: Mapping[str, Any]) -> NodeClaim:
+        return decode_nodeclaim_strict(self._patch_metadata("nodeclaims", claim.metadata, change))
 
     def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
         preconditions: JsonObject = {"uid": metadata.uid}
@@ -204,12 +200,37 @@ class KubernetesCluster:
         path = _object_path(_PATHS[kind], metadata)
         write_conditions(self._api, path, metadata, conditions, removed=removed, seen=seen, now=datetime.now(UTC))
 
-    def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
-        current = self._api.call("GET", f"{_PATHS['nodes']}/{node.name}")
-        existing = {decode_taints([taint])[0]: taint for taint in current["spec"].get("taints") or ()}
-        documents = [existing.get(taint) or encode_taint(taint) for taint in taints]
-        preconditions = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
-        self._patch(f"{_PATHS['nodes']}/{node.name}", {"metadata": preconditions, "spec": {"taints": documents}})
+    def write_nodeclaim_status(
+        self,
+        claim: NodeClaim,
+        conditions: Sequence[Condition],
+        *,
+        status: Mapping[str, Any] = MappingProxyType({}),
+        seen: Mapping[str, str] = MappingProxyType({}),
+    ) -> NodeClaim:
+        path, now = f"{_PATHS['nodeclaims']}/{claim.name}", datetime.now(UTC)
+        written = write_conditions(
+            self._api, path, claim.metadata, conditions, seen=seen, now=now, status=status, known=claim.conditions
+        )
+        return decode_nodeclaim_strict(written | {"kind": "NodeClaim"}) if written is not None else claim
+
+    def set_taints(
+        self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
+    ) -> Node:
+        changes = [
+            *node_patch.preconditions(node),
+            *node_patch.taints(node, taints),
+            *node_patch.metadata(node, metadata),
+        ]
+        path = f"{_PATHS['nodes']}/{node.name}"
+        try:
+            return decode_node(self._api.call("PATCH", path, body=changes, content_type=JSON_PATCH))
+        except InvalidRequest as refused:
+            # A taint that is not where it was: the resourceVersion is compared only afterwards.
+            current = self.node(node.name)
+            if current is None or current.metadata.resource_version == node.metadata.resource_version:
+                raise
+            raise Conflict(f"nodes {node.name} has changed: {refused}", code="Conflict") from refused
 
     def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
         path = f"/api/v1/namespaces/{metadata.namespace}/pods" if kind == "pods" else _PATHS[kind]
@@ -269,8 +290,14 @@ class KubernetesCluster:
         except NotFound:
             return None
 
-    def _patch(self, path: str, body: JsonObject) -> None:
-        self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
+    def _patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> JsonObject:
+        preconditions: JsonObject = {"uid": metadata.uid} | dict(change)
+        if "finalizers" in change and metadata.resource_version:
+            preconditions["resourceVersion"] = metadata.resource_version
+        return self._patch(f"{_PATHS[kind]}/{metadata.name}", {"metadata": preconditions})
+
+    def _patch(self, path: str, body: JsonObject) -> JsonObject:
+        return self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
 
 
 def _object_path(collection: str, metadata: ObjectMeta) -> str:

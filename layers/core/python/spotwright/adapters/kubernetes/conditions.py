@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from spotwright.adapters.kubernetes.codecs.objects import encode_condition
 from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
@@ -18,27 +19,40 @@ def write_conditions(
     metadata: ObjectMeta,
     conditions: Sequence[Condition],
     *,
-    removed: Collection[str],
+    removed: Collection[str] = (),
     seen: Mapping[str, str],
     now: datetime,
-) -> None:
-    """Write ``conditions`` and remove those of the types ``removed``. Raises NotFound for another uid, Conflict.
+    status: Mapping[str, Any] = MappingProxyType({}),
+    known: Sequence[Condition] | None = None,
+) -> JsonObject | None:
+    """Write ``conditions`` and remove those of the types ``removed``; the object afterwards, None = there was nothing
+    to write. Raises NotFound for another uid, Conflict.
 
-    ``seen``: statuses by type, "" = there was none; Conflict at once when one is another by now.
+    ``seen``: statuses by type, "" = there was none; Conflict at once when one is another by now. ``status``: further
+    fields. ``known``: all conditions at the resourceVersion of ``metadata``; the object is read when it has another.
     """
+    current = _known(metadata, known, now) if known is not None and metadata.resource_version else None
     for attempt in range(1, CONDITION_ATTEMPTS + 1):
-        current = api.call("GET", path)
+        current = current or api.call("GET", path)
         before = _conditions(current, path, metadata, seen)
         merged = merge_conditions(before, conditions, now=now)
         after = [condition for condition in merged if condition["type"] not in removed]
-        if after == before:
-            return
+        if after == before and not status:
+            return None
         try:
-            _write(api, path, current, after)
-            return
+            return _write(api, path, current, {**status, "conditions": after})
         except Conflict:
             if attempt == CONDITION_ATTEMPTS:
                 raise
+            current = None
+    return None
+
+
+def _known(metadata: ObjectMeta, conditions: Sequence[Condition], now: datetime) -> JsonObject:
+    """What is needed of an object that was read before."""
+    identity = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+    encoded = [encode_condition(condition, since=now) for condition in conditions]
+    return {"metadata": identity, "status": {"conditions": encoded}}
 
 
 def _conditions(current: JsonObject, path: str, metadata: ObjectMeta, seen: Mapping[str, str]) -> list[JsonObject]:
@@ -51,10 +65,10 @@ def _conditions(current: JsonObject, path: str, metadata: ObjectMeta, seen: Mapp
     return before
 
 
-def _write(api: Transport, path: str, current: JsonObject, conditions: Sequence[JsonObject]) -> None:
+def _write(api: Transport, path: str, current: JsonObject, status: JsonObject) -> JsonObject:
     preconditions = {key: current["metadata"][key] for key in ("uid", "resourceVersion")}
-    body = {"metadata": preconditions, "status": {"conditions": list(conditions)}}
-    api.call("PATCH", f"{path}/status", body=body, content_type=MERGE_PATCH)
+    body = {"metadata": preconditions, "status": status}
+    return api.call("PATCH", f"{path}/status", body=body, content_type=MERGE_PATCH)
 
 
 def merge_conditions(before: Sequence[JsonObject], changes: Sequence[Condition], *, now: datetime) -> list[JsonObject]:

@@ -1,10 +1,11 @@
 """Writes that the steps of ``lifecycle`` share: conditions, events, taints, deletion, doorbells."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 from spotwright.errors import ApiError
 from spotwright.lifecycle import conditions
@@ -150,9 +151,15 @@ def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:
 
 
 def update_conditions(
-    ports: LifecyclePorts, claim: NodeClaim, changes: Iterable[ConditionChange], *, now: datetime
-) -> None:
-    """Write the conditions of a claim that changed, the root included, and an event for each transition.
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    changes: Iterable[ConditionChange],
+    *,
+    now: datetime,
+    status: Mapping[str, Any] = MappingProxyType({}),
+) -> NodeClaim:
+    """Write the conditions of a claim that changed, the root included, and an event for each transition; the claim
+    afterwards. ``status``: further fields, written with them.
 
     Conflict when another invocation took the claim a step on since it was read: what was seen then says nothing now,
     and each of these transitions is written, logged and counted once.
@@ -160,13 +167,15 @@ def update_conditions(
     written = conditions.conditions_to_write(
         claim.metadata, claim.conditions, changes, dependents=conditions.NODECLAIM_CONDITIONS, now=now
     )
-    if written:
-        statuses = {condition.type: condition.status for condition in claim.conditions}
-        seen = {type: statuses.get(type, "") for type in conditions.NODECLAIM_CONDITIONS}
-        ports.cluster.set_conditions("nodeclaims", claim.metadata, written, seen=seen)
-        record_events(ports, "nodeclaims", claim.metadata, transition_events(claim.conditions, written), now=now)
-        if any(change.type in conditions.NODECLAIM_CONDITIONS and change.status == "True" for change in written):
-            request_pool_status(ports, now=now)
+    if not written and not status:
+        return claim
+    statuses = {condition.type: condition.status for condition in claim.conditions}
+    seen = {type: statuses.get(type, "") for type in conditions.NODECLAIM_CONDITIONS}
+    after = ports.cluster.write_nodeclaim_status(claim, written, status=status, seen=seen)
+    record_events(ports, "nodeclaims", claim.metadata, transition_events(claim.conditions, written), now=now)
+    if any(change.type in conditions.NODECLAIM_CONDITIONS and change.status == "True" for change in written):
+        request_pool_status(ports, now=now)
+    return after
 
 
 def record_events(
@@ -198,11 +207,11 @@ def delete_claim_and_say_why(ports: LifecyclePorts, claim: NodeClaim, cause: Del
 
 def cordon(ports: LifecyclePorts, node: Node) -> Node:
     """The node with the disrupted taint; it takes no further pods and no load-balancer traffic."""
-    if DISRUPTED_TAINT not in node.taints:
-        ports.cluster.set_taints(node, (*node.taints, DISRUPTED_TAINT))
-        log_line(log, log_lines.TAINTED_NODE, node=node.name, taint=str(DISRUPTED_TAINT))
-        return ports.cluster.node(node.name) or node
-    return node
+    if DISRUPTED_TAINT in node.taints:
+        return node
+    cordoned = ports.cluster.set_taints(node, (*node.taints, DISRUPTED_TAINT))
+    log_line(log, log_lines.TAINTED_NODE, node=node.name, taint=str(DISRUPTED_TAINT))
+    return cordoned
 
 
 def uncordon(ports: LifecyclePorts, node: Node) -> None:

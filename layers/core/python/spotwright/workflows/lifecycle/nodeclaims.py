@@ -23,6 +23,7 @@ from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition, format_time
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -153,7 +154,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
     """Seconds until the next step at the latest; None when there is none. ``seen``: the node whose doorbell rang."""
     if labels.FINALIZER not in claim.metadata.finalizers:
         finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
-        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
+        claim = ports.cluster.patch_nodeclaim(claim, {"finalizers": finalizers})
     deletion = liveness.expiration(claim, now) or liveness.timeout(claim, now)
     if deletion is not None:
         if deletion.reason != "expired":
@@ -186,8 +187,7 @@ def _with_instance_label(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
     instance = instance_id(claim.provider_id)
     if not instance or claim.metadata.labels.get(labels.INSTANCE_ID) == instance:
         return claim
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": {labels.INSTANCE_ID: instance}})
-    return ports.cluster.nodeclaim(claim.name) or claim
+    return ports.cluster.patch_nodeclaim(claim, {"labels": {labels.INSTANCE_ID: instance}})
 
 
 _DELETION_LINES: Final = {
@@ -215,18 +215,12 @@ def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Nod
     if registration.node_update is None:
         _write(ports, claim, registration.result, now)
         return float("inf")
-    _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
+    node = _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
     registration_health.record_registration(ports, claim, now=now)
-    _write(ports, claim, registration.result, now)
+    claim = _write(ports, claim, registration.result, now)
     record_events(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
-    tag_instance(ports, claim, registration.node_update.node.name, now)
-    current = ports.cluster.nodeclaim(claim.name)
-    node = ports.cluster.node(registration.node_update.node.name)
-    return (
-        1.0
-        if current is None or current.metadata.deletion_timestamp
-        else _step_initialization(ports, current, node, now)
-    )
+    claim, _ = tag_instance(ports, claim, registration.node_update.node.name, now)
+    return 1.0 if claim.metadata.deletion_timestamp else _step_initialization(ports, claim, node, now)
 
 
 def _registered_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[str, ...]:
@@ -240,38 +234,42 @@ def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
     if instance is None or not instance.partition_number:
         return claim
     partition = {labels.PLACEMENT_GROUP_PARTITION: str(instance.partition_number)}
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": partition})
-    return ports.cluster.nodeclaim(claim.name) or claim
+    return ports.cluster.patch_nodeclaim(claim, {"labels": partition})
 
 
-def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> None:
-    """Metadata first, taints last, so that pods come only to a node with all its labels.
+def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> Node | None:
+    """The node afterwards; None = it is gone. Labels and taints are written together, so that pods come only to a node
+    with all its labels.
 
     A kubelet that joins writes its Node often: what it changed in between is read, and the taints are set on that.
     """
-    ports.cluster.patch_metadata("nodes", adoption.node.metadata, adoption.metadata)
+    current: Node | None = adoption.node
     for attempt in range(1, TAINT_ATTEMPTS + 1):
-        current = ports.cluster.node(adoption.node.name)
         if current is None:
-            return
+            return None
         try:
-            _set_adopted_taints(ports, adoption, current)
+            return ports.cluster.set_taints(current, _adopted_taints(adoption, current), metadata=adoption.metadata)
         except Conflict:
             if attempt == TAINT_ATTEMPTS:
                 raise
-        else:
-            return
+        current = ports.cluster.node(adoption.node.name)
+        if current is not None and _lists(current) != _lists(adoption.node):
+            raise Conflict(f"nodes {current.name} has other finalizers or owners by now", code="Conflict")
+    return None
 
 
-def _set_adopted_taints(ports: LifecyclePorts, adoption: NodeUpdate, current: Node) -> None:
+def _lists(node: Node) -> object:
+    """What adoption replaces as a whole."""
+    return node.metadata.finalizers, node.metadata.owner_references
+
+
+def _adopted_taints(adoption: NodeUpdate, current: Node) -> tuple[Taint, ...]:
     """Taints that others took off or set since the node was read stay as they are now: a Ready node that gets
     not-ready:NoExecute back would lose its pods.
     """
     before, after = adoption.node.taints, adoption.taints
     kept = tuple(taint for taint in current.taints if taint in after or taint not in before)
-    taints = (*kept, *(taint for taint in after if taint not in before and taint not in kept))
-    if current.taints != taints:
-        ports.cluster.set_taints(current, taints)
+    return (*kept, *(taint for taint in after if taint not in before and taint not in kept))
 
 
 def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
@@ -280,18 +278,15 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
     if step_result.log is not None and node is not None:
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
         step_result = _with_consistency(claim, node, step_result)
-    _write(ports, claim, step_result, now)
+    claim = _write(ports, claim, step_result, now)
     if step_result.log is None:
         return float("inf")
-    tagging = tag_instance(ports, claim, claim.node_name, now)
+    claim, tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
-    current = ports.cluster.nodeclaim(claim.name)
-    if current is None:
-        return None
-    binding = nominations.await_binding(ports, current, node, now)
-    return _soonest(tagging, binding, _consolidatable(ports, current, now))
+    binding = nominations.await_binding(ports, claim, node, now)
+    return _soonest(tagging, binding, _consolidatable(ports, claim, now))
 
 
 def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
@@ -301,13 +296,14 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
         delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
     binding = nominations.await_binding(ports, claim, node, now)
-    tagging = tag_instance(ports, claim, claim.node_name, now)
+    claim, tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None:
-        _write(ports, claim, _with_consistency(claim, node, StepResult()), now)
+        claim = _write(ports, claim, _with_consistency(claim, node, StepResult()), now)
         if has_disrupted_taint(node) and not _is_disrupted(ports, claim):
             uncordon(ports, node)
             if claim.is_condition_true("DisruptionReason"):
-                update_conditions(ports, claim, [false_condition("DisruptionReason", "NotDisrupted")], now=now)
+                cleared = [false_condition("DisruptionReason", "NotDisrupted")]
+                claim = update_conditions(ports, claim, cleared, now=now)
         pods = ports.cluster.pods(node=node.name)
         if consolidation_timer.has_pod_event(claim, pods, now):
             stamp = format_time(now)
@@ -315,8 +311,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
                 "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
             )
             annotations = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
-            ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": annotations})
-            claim = ports.cluster.nodeclaim(claim.name) or claim
+            claim = ports.cluster.patch_nodeclaim(claim, {"annotations": annotations})
     return _soonest(tagging, binding, _consolidatable(ports, claim, now))
 
 
@@ -361,14 +356,12 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> f
     return None
 
 
-def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now: datetime) -> None:
-    """Status fields before conditions, so that a True condition never comes before what it stands for."""
-    if step_result.status:
-        ports.cluster.patch_status("nodeclaims", claim.metadata.without_resource_version(), step_result.status)
+def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now: datetime) -> NodeClaim:
+    """The claim afterwards."""
     changes: list[ConditionChange] = [
         condition_change for condition_change in step_result.condition_changes if not _same(claim, condition_change)
     ]
-    update_conditions(ports, claim, changes, now=now)
+    after = update_conditions(ports, claim, changes, now=now, status=step_result.status)
     record_events(ports, "nodeclaims", claim.metadata, step_result.events, now=now)
     if step_result.log is not None:
         node = step_result.status.get("nodeName") or claim.node_name
@@ -378,6 +371,7 @@ def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now
             log, step_result.log,
             nodeclaim=claim.name, provider_id=claim.provider_id, node=node, seconds=(now - since).total_seconds(),
         )  # fmt: skip
+    return after
 
 
 def _same(claim: NodeClaim, change: ConditionChange) -> bool:

@@ -63,10 +63,10 @@ def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now
     complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
     if complete:
         _nominate(ports, claim, node, now)
-    ports.cluster.set_taints(node, tuple(taint for taint in node.taints if taint != HELD_TAINT))
+    released = ports.cluster.set_taints(node, tuple(taint for taint in node.taints if taint != HELD_TAINT))
     if complete:
         _nominate(ports, claim, node, now)
-    return ports.cluster.node(node.name)
+    return released
 
 
 def await_binding(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:

@@ -90,6 +90,10 @@ class ClusterPort(Protocol):
         nodepools | nodeoverlays | ec2nodeclasses, with the uid (and resourceVersion when finalizers change)."""
         ...
 
+    def patch_nodeclaim(self, claim: NodeClaim, change: Mapping[str, Any]) -> NodeClaim:
+        """``patch_metadata`` of a NodeClaim, and the claim as it is afterwards."""
+        ...
+
     def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
         """Merge-patch the status subresource, with the object's resourceVersion as precondition when set."""
         ...
@@ -110,8 +114,25 @@ class ClusterPort(Protocol):
         """
         ...
 
-    def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
-        """Replace spec.taints under the node's resourceVersion."""
+    def write_nodeclaim_status(
+        self,
+        claim: NodeClaim,
+        conditions: Sequence[Condition],
+        *,
+        status: Mapping[str, Any] = MappingProxyType({}),
+        seen: Mapping[str, str] = MappingProxyType({}),
+    ) -> NodeClaim:
+        """``set_conditions`` and further fields of the status in a single write; the claim as it is afterwards."""
+        ...
+
+    def set_taints(
+        self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
+    ) -> Node:
+        """Replace spec.taints, and merge ``metadata`` as ``patch_metadata`` does, under the node's resourceVersion; the
+        node as it is afterwards.
+
+        Raises Conflict when the node has changed.
+        """
         ...
 
     def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:

@@ -110,8 +110,7 @@ def _record_attachments(ports: LifecyclePorts, claim: NodeClaim, node: Node) -> 
     if names == recorded:
         return claim
     change = {"annotations": {labels.VOLUME_ATTACHMENTS: ",".join(sorted(names))}}
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, change)
-    return ports.cluster.nodeclaim(claim.name) or claim
+    return ports.cluster.patch_nodeclaim(claim, change)
 
 
 def _recorded_attachments(claim: NodeClaim) -> frozenset[str]:
