@@ -18,8 +18,10 @@ from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict, InvalidRequest, Unavailable
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import Outcome, RegistrationHealth
 from spotwright.model.ec2.fleet import ClusterFacts, FleetError, Instance, OfferingHealth
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
@@ -349,6 +351,22 @@ def test_the_registration_health_of_a_nodepool_is_replaced_only_by_who_read_it(s
     assert (emptied := state.registration_health("uid-1")) is not None
     assert emptied.outcomes == ()
     assert state.registration_health("uid-2") is None
+
+
+def test_what_budgets_refuse_is_replaced_only_by_who_read_it(state: StatePort) -> None:
+    assert state.refused_evictions() == ()
+    selector = (NodeSelectorRequirement("app", "In", ("api",)),)
+    refused = RefusedEvictions("default", ("api",), (selector,), True, NOW_MS, NOW_MS + 2000)
+    state.save_refused_evictions(refused)
+    with pytest.raises(Conflict):
+        state.save_refused_evictions(refused)
+    other = msgspec.structs.replace(refused, namespace="a")
+    state.save_refused_evictions(other)
+    stored = tuple(msgspec.structs.replace(row, version=1) for row in (other, refused))
+    assert state.refused_evictions() == stored
+    ended = msgspec.structs.replace(stored[1], since_ms=0)
+    state.save_refused_evictions(ended)
+    assert state.refused_evictions()[1] == msgspec.structs.replace(ended, version=2)
 
 
 def test_a_missing_table_proves_nothing_about_a_row(local_aws: LocalAws) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from spotwright.lifecycle import refused_evictions
 from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -89,13 +90,19 @@ def test_nodes_whose_pods_may_go_wait_for_no_other(drained: Drained) -> None:
     assert left == drained.kept | drained.attached
 
 
-def test_a_refusing_budget_is_asked_once_for_each_node_and_look(drained: Drained) -> None:
-    """Four pods that it selects are one request; other pods of the node were evicted at once."""
+def test_a_refusing_budget_is_asked_for_one_pod_at_a_time_by_all_nodes(drained: Drained) -> None:
+    """Eighty pods on twenty nodes are 2 s, 4 s, 8 s and then every 10 s a request; other pods went at once."""
     asked = Counter(node for node, _ in drained.asked)
-    looks = SECONDS / TICK_SECONDS
-    assert all(looks / 2 < asked[node] < 2 * looks for node in drained.kept), "not four in each"
+    api = sum(count - 1 for node, count in asked.items() if node in drained.kept)
+    longest_retries = SECONDS // refused_evictions.LONGEST_RETRY.total_seconds()
+    assert longest_retries // 2 < api <= longest_retries + 4
     assert all(asked[node] == 1 for node in asked.keys() - drained.kept)
     assert {pod.metadata.labels["app"] for pod in drained.world.running_pods()} == {"api"}
+
+
+def test_each_node_says_what_keeps_it(drained: Drained) -> None:
+    said = {event.name for event in drained.world.cluster.events if "violates a PDB" in event.message}
+    assert said == drained.kept
 
 
 def test_ec2_is_not_asked_about_an_instance_whose_pods_are_leaving(drained: Drained) -> None:
@@ -146,3 +153,25 @@ def test_a_refusal_of_a_namespace_keeps_no_pod_of_another_one() -> None:
     world.cluster.delete("nodeclaims", claim.metadata)
     world.run(30)
     assert [pod.key for pod in world.running_pods()] == ["a/api"]
+
+
+def test_a_budget_that_lets_some_pods_go_at_a_time_is_not_waited_for_longer_than_needed() -> None:
+    """Forty nodes, four pods of the budget may be missing at a time: each new place is used soon."""
+    world = fresh_world()
+    world.deploy(builders.pod("web", cpu_millicores=1800, labels={"app": "web"}), 40)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 40)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("web", "web", max_unavailable=4))
+    asked = list[str]()
+    evict = world.cluster.evict
+
+    def watched(pod: Pod) -> bool:
+        asked.append(pod.key)
+        return evict(pod)
+
+    world.cluster.evict = watched  # type: ignore[method-assign]
+    before = {claim.name for claim in world.claims()}
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    assert world.run(400, until=lambda: before.isdisjoint(claim.name for claim in world.claims()))
+    assert len(world.running_pods()) == 40
+    assert len(asked) <= 3 * 40

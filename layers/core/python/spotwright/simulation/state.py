@@ -11,6 +11,7 @@ from spotwright.aws.instance_types.offering_health import HEALTH_TTL_SECONDS
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
@@ -55,6 +56,7 @@ class FakeState:
         self.heartbeat_at = 0
         self.stored_breaker = Breaker()
         self.registrations: dict[str, RegistrationHealth] = {}
+        self.refused: dict[str, RefusedEvictions] = {}
         self.current_catalog_key = ""
         self.catalog_time = 0
         self.region_read_began = 0
@@ -238,6 +240,18 @@ class FakeState:
                 raise Conflict("the row was changed by another", code="ConditionalCheckFailed")
             after = msgspec.structs.replace(health, version=health.version + 1)
             self.registrations[health.nodepool_uid] = after
+
+    def refused_evictions(self) -> tuple[RefusedEvictions, ...]:
+        self._effects.before_read("state", "refused_evictions")
+        refused_by_key = self.refused.copy()
+        return tuple(refused_by_key[key] for key in sorted(refused_by_key))
+
+    def save_refused_evictions(self, refused: RefusedEvictions) -> None:
+        with self._effects.record("state", "save_refused_evictions", refused.key):
+            before = self.refused.get(refused.key)
+            if refused.version != (before.version if before else 0):
+                raise Conflict("the row was changed by another", code="ConditionalCheckFailed")
+            self.refused[refused.key] = msgspec.structs.replace(refused, version=refused.version + 1)
 
     def catalog_key(self) -> str:
         return self.current_catalog_key

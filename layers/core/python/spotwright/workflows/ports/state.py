@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
@@ -121,6 +122,14 @@ class StatePort(Protocol):
         ...
 
     def save_registration_health(self, health: RegistrationHealth) -> None:
+        """Replace under the version that was read; Conflict when another writer was first."""
+        ...
+
+    def refused_evictions(self) -> tuple[RefusedEvictions, ...]:
+        """What PodDisruptionBudgets refuse, or refused within the last hour, ordered by key."""
+        ...
+
+    def save_refused_evictions(self, refused: RefusedEvictions) -> None:
         """Replace under the version that was read; Conflict when another writer was first."""
         ...
 

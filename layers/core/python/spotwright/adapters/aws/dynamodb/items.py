@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.aws.instance_types.offering_health import HEALTH_TTL_SECONDS
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
@@ -14,6 +15,8 @@ from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow,
 HISTORY_SECONDS: Final = 24 * 3600
 # Outcomes of so long ago say nothing of today's nodes; the row of a NodePool that was deleted goes, too.
 REGISTRATIONS_SECONDS: Final = 30 * 24 * 3600
+# A refusal is forgotten long before; until then nobody but the next refusal of the same budget needs its version.
+REFUSED_SECONDS: Final = 3600
 
 type Item = dict[str, Any]
 
@@ -71,6 +74,18 @@ def encode_registration_health(health: RegistrationHealth, cluster: str) -> Item
         "version": {"N": str(health.version)},
         "body": {"S": msgspec.json.encode(health).decode()},
         "expires": {"N": str(health.changed_at_ms // 1000 + REGISTRATIONS_SECONDS)},
+    }
+
+
+def encode_refused_evictions(refused: RefusedEvictions, cluster: str) -> Item:
+    """What PodDisruptionBudgets refuse; the item expires an hour after anybody asked them."""
+    return {
+        "pk": {"S": cluster},
+        "sk": {"S": f"refused#{refused.key}"},
+        "schema": {"N": str(refused.schema)},
+        "version": {"N": str(refused.version)},
+        "body": {"S": msgspec.json.encode(refused).decode()},
+        "expires": {"N": str(refused.retry_at_ms // 1000 + REFUSED_SECONDS)},
     }
 
 

@@ -19,6 +19,7 @@ from spotwright.adapters.aws.dynamodb.items import (
     Item,
     decode_row,
     decode_timer_row,
+    encode_refused_evictions,
     encode_registration_health,
     encode_row,
     number_attribute,
@@ -27,6 +28,7 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.snapshot import LaunchedInMinute
@@ -169,6 +171,18 @@ class DynamoState:
     def save_registration_health(self, health: RegistrationHealth) -> None:
         after = msgspec.structs.replace(health, version=health.version + 1)
         self._table.put_versioned(encode_registration_health(after, self._cluster), health.version)
+
+    def refused_evictions(self) -> tuple[RefusedEvictions, ...]:
+        items = self._table.query(
+            ConsistentRead=True,
+            KeyConditionExpression="pk = :p AND begins_with(sk, :s)",
+            ExpressionAttributeValues={":p": {"S": self._cluster}, ":s": {"S": "refused#"}},
+        )
+        return tuple(msgspec.json.decode(item["body"]["S"], type=RefusedEvictions) for item in items)
+
+    def save_refused_evictions(self, refused: RefusedEvictions) -> None:
+        after = msgspec.structs.replace(refused, version=refused.version + 1)
+        self._table.put_versioned(encode_refused_evictions(after, self._cluster), refused.version)
 
     def catalog_key(self) -> str:
         return self._catalog.key()

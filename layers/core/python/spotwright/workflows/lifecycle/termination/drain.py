@@ -19,6 +19,7 @@ from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import cordon, log, request_planning, update_conditions
+from spotwright.workflows.lifecycle.termination.evictions import evict_pod, known_refusals
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.cluster import ClusterPort
@@ -149,13 +150,14 @@ def _say_too_late(
 def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> None:
     disruption_reason = find_condition(claim.conditions, "DisruptionReason") if claim is not None else None
     cause = disruption_reason.reason if disruption_reason and disruption_reason.status == "True" else FORCEFUL
+    known = known_refusals(ports) if drain.evict else {}
     refused_labels = set[tuple[str, frozenset[tuple[str, str]]]]()
     for pod in drain.evict:
         selected_by = pod.metadata.namespace, frozenset(pod.metadata.labels.items())
         if selected_by in refused_labels:
             # The same budgets select it: another refusal tells nothing, and costs the API server a request.
             continue
-        if ports.cluster.evict(pod) or _delete_follower(ports, node, pod, cause):
+        if evict_pod(ports, pod, known, now=now) or _delete_follower(ports, node, pod, cause):
             ports.cluster.record_event("pods", pod.metadata, events.EVICTED(reason=cause), now=now)
         else:
             refused_labels.add(selected_by)

@@ -1,0 +1,65 @@
+"""An eviction of a pod, with what PodDisruptionBudgets refuse known to all nodes that drain."""
+
+from datetime import datetime
+
+import msgspec
+
+from spotwright.errors import Conflict
+from spotwright.lifecycle import refused_evictions
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+
+def known_refusals(ports: LifecyclePorts) -> dict[str, RefusedEvictions]:
+    """What is refused now, by key."""
+    return {refused.key: refused for refused in ports.state.refused_evictions()}
+
+
+def evict_pod(ports: LifecyclePorts, pod: Pod, known: dict[str, RefusedEvictions], *, now: datetime) -> bool:
+    """Whether the pod was evicted; False: that is refused, or would be.
+
+    Of the pods that a refusing budget selects, on all nodes, a single one is asked for at a time. ``known``: refusals
+    by key, as they were read a moment ago; it is kept up to date.
+    """
+    refused = _refusal(pod, known)
+    if refused is not None:
+        if not refused.is_due(now):
+            return False
+        asking = _save(ports, refused_evictions.ask_again(refused, now))
+        if asking is None:
+            # Another node asks.
+            return False
+        known[refused.key] = refused = asking
+    is_evicted = ports.cluster.evict(pod)
+    if is_evicted and refused is not None:
+        known[refused.key] = _save(ports, refused_evictions.end_refusal(refused)) or refused
+    if not is_evicted and refused is None:
+        _note_refusal(ports, pod, known, now)
+    return is_evicted
+
+
+def _refusal(pod: Pod, known: dict[str, RefusedEvictions]) -> RefusedEvictions | None:
+    return next((refused for refused in known.values() if refused.concerns(pod)), None)
+
+
+def _note_refusal(ports: LifecyclePorts, pod: Pod, known: dict[str, RefusedEvictions], now: datetime) -> None:
+    """Tell the other nodes, unless one of them did meanwhile. A note that is lost costs a request."""
+    known |= known_refusals(ports)
+    if _refusal(pod, known) is not None:
+        return
+    refused = refused_evictions.refuse(pod, ports.cluster.pod_disruption_budgets(), now)
+    if refused is None:
+        return
+    before = known.get(refused.key)
+    refused = msgspec.structs.replace(refused, version=before.version if before else 0)
+    known[refused.key] = _save(ports, refused) or refused
+
+
+def _save(ports: LifecyclePorts, refused: RefusedEvictions) -> RefusedEvictions | None:
+    """As it is stored now; None when another was first."""
+    try:
+        ports.state.save_refused_evictions(refused)
+    except Conflict:
+        return None
+    return msgspec.structs.replace(refused, version=refused.version + 1)

@@ -1,0 +1,89 @@
+"""What PodDisruptionBudgets refuse: whose evictions wait for it, and when it is asked for again."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotwright.lifecycle import refused_evictions
+from spotwright.lifecycle.refused_evictions import FIRST_RETRY, LONGEST_RETRY, RefusedEvictions
+from spotwright.simulation import builders
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+API = builders.pod("api-1", labels={"app": "api"}, node_name="n", is_ready=True, phase="Running")
+BUDGETS = (builders.pod_disruption_budget("api", "api"), builders.pod_disruption_budget("web", "web"))
+
+
+def refused() -> RefusedEvictions:
+    refusal = refused_evictions.refuse(API, BUDGETS, NOW)
+    assert refusal is not None
+    return refusal
+
+
+@pytest.mark.parametrize(
+    ("changes", "waits"),
+    [
+        ({"metadata": msgspec.structs.replace(API.metadata, name="api-2")}, True),
+        ({"metadata": msgspec.structs.replace(API.metadata, labels={"app": "api", "index": "2"})}, True),
+        ({"metadata": msgspec.structs.replace(API.metadata, labels={"app": "web"})}, False),
+        ({"metadata": msgspec.structs.replace(API.metadata, namespace="other")}, False),
+        ({"is_ready": False}, False),
+        ({"is_ready": False, "phase": "Pending"}, False),
+    ],
+    ids=["replica", "pod-of-a-statefulset", "other-app", "other-namespace", "not-ready", "pending"],
+)
+def test_pods_that_the_budget_selects_wait_and_no_others(changes: dict[str, object], waits: bool) -> None:
+    assert refused().concerns(msgspec.structs.replace(API, **changes)) == waits
+
+
+def test_pods_with_two_budgets_wait_for_each_other_and_keep_no_pod_with_one() -> None:
+    both = msgspec.structs.replace(API, metadata=msgspec.structs.replace(API.metadata, labels={"app": "api", "b": "b"}))
+    second = msgspec.structs.replace(
+        builders.pod_disruption_budget("b", "b"),
+        selector=(msgspec.structs.replace(BUDGETS[0].selector[0], key="b", values=("b",)),),  # type: ignore[index]
+    )
+    refusal = refused_evictions.refuse(both, (*BUDGETS, second), NOW)
+    assert refusal is not None
+    assert refusal.budgets == ("api", "b")
+    assert refusal.concerns(both)
+    assert not refusal.concerns(API)
+
+
+def test_a_refusal_without_a_budget_is_not_told_to_other_nodes() -> None:
+    """The API server answers 429 also where it has too much to do."""
+    assert refused_evictions.refuse(API, BUDGETS[1:], NOW) is None
+
+
+def test_after_a_successful_eviction_nobody_waits() -> None:
+    assert not refused_evictions.end_refusal(refused()).concerns(API)
+
+
+@given(looks=st.lists(st.integers(min_value=1, max_value=4000), max_size=200))
+def test_however_many_look_few_ask_and_a_wait_is_never_longer_than_the_longest(looks: list[int]) -> None:
+    """``looks``: milliseconds between the looks of all nodes."""
+    refusal, now, asked = refused(), NOW, [NOW]
+    for wait in looks:
+        now += timedelta(milliseconds=wait)
+        assert refusal.retry_at - now <= LONGEST_RETRY
+        if refusal.is_due(now):
+            refusal = refused_evictions.ask_again(refusal, now)
+            asked.append(now)
+    assert all(later - earlier >= FIRST_RETRY for earlier, later in pairwise(asked))
+    assert len(asked) <= 4 + (now - NOW) / LONGEST_RETRY
+
+
+def test_a_refusal_that_nobody_asked_about_for_long_begins_anew() -> None:
+    later = NOW + timedelta(hours=1)
+    again = refused_evictions.ask_again(refused(), later)
+    assert again.retry_at - later == FIRST_RETRY
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=5), timedelta(days=1)])
+def test_a_note_of_a_wrong_clock_keeps_nobody(ahead: timedelta) -> None:
+    wrong = refused_evictions.refuse(API, BUDGETS, NOW + ahead)
+    assert wrong is not None
+    assert wrong.is_due(NOW)
+    assert refused_evictions.ask_again(wrong, NOW).retry_at - NOW == FIRST_RETRY
