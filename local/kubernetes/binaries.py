@@ -97,7 +97,7 @@ def _build(version: str, folder: Path, cache: Path, report: Callable[[str], None
         source = SOURCE_FOLDER
         if version != USUAL_VERSION:
             source = Path(scratch) / "module"
-            write_module(source, SOURCE_FOLDER, version, environment)
+            write_module(source, SOURCE_FOLDER, version, environment, report)
         _build_controlplane(version, source, target, environment, report)
         _build_kwok(target, environment, report)
         target.rename(folder)

@@ -6,8 +6,15 @@ import re
 VARIABLE = "SPOTWRIGHT_KUBERNETES_VERSION"
 # Its Go module is checked in.
 USUAL_VERSION = "1.35.4"
-# Minor version → the release that stands for it: of each, the newest whose modules proxy.golang.org gives out whole.
-RELEASES = {"1.30": "1.30.14", "1.33": "1.33.13", "1.34": "1.34.4", "1.35": USUAL_VERSION, "1.36": "1.36.3"}
+# Minor version that EKS supports → the release that stands for it: the newest that proxy.golang.org gives out.
+RELEASES = {
+    "1.31": "1.31.14",
+    "1.32": "1.32.13",
+    "1.33": "1.33.13",
+    "1.34": "1.34.4",
+    "1.35": USUAL_VERSION,
+    "1.36": "1.36.3",
+}
 
 
 class UnknownVersion(ValueError):

@@ -13,10 +13,16 @@ from local.kubernetes.binaries import COMPONENTS, BuildFailed, ensure_built
 from local.kubernetes.other_module import ModuleMissing
 from local.kubernetes.versions import USUAL_VERSION
 
-# A go that writes a line per build and makes an empty program; $FAIL makes it fail.
+# A go that writes a line per build and makes an empty program; the file `fail` makes it fail, and what the file
+# `held-back` names in its lines it does not get.
 GO = """#!/bin/sh
 case "$1" in
-  mod) echo '{{"GoMod": "{kubernetes}"}}' ;;
+  mod) shift 3
+       for module; do
+         answer='"GoMod": "{kubernetes}"'
+         if grep -qx "$module" {held_back}; then answer='"Error": "403 Forbidden"'; fi
+         echo "{{\\"Path\\": \\"${{module%@*}}\\", \\"Version\\": \\"${{module#*@}}\\", $answer}}"
+       done ;;
   env) echo go1.26.0 ;;
   build) echo "$@" >> {log}; cp go.mod {log}.module; sleep 0.3; [ -e {fail} ] && {{ echo undefined: x; exit 1; }}
          while [ "$1" != -o ]; do shift; done; echo > "$2" ;;
@@ -37,9 +43,14 @@ replace (
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pretended Go toolchain; the file `builds` next to it has a line per build."""
     program = tmp_path / "go"
+    (tmp_path / "held-back").touch()
     kubernetes = tmp_path / "kubernetes.mod"
     kubernetes.write_text(KUBERNETES_MODULE)
-    program.write_text(GO.format(log=tmp_path / "builds", fail=tmp_path / "fail", kubernetes=kubernetes))
+    program.write_text(
+        GO.format(
+            log=tmp_path / "builds", fail=tmp_path / "fail", kubernetes=kubernetes, held_back=tmp_path / "held-back"
+        )
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv(versions.VARIABLE, raising=False)
@@ -102,6 +113,29 @@ def test_another_version_has_a_folder_and_a_module_of_its_own(
     assert "gitVersion=v1.35.4" in first
     assert "-mod=mod" in second
     assert "gitVersion=v1.34.4" in second
+
+
+def test_a_module_that_is_held_back_is_taken_at_the_nearest_patch(
+    go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (go / "held-back").write_text("k8s.io/kubelet@v0.34.4\nk8s.io/kubelet@v0.34.3\nk8s.io/kubelet@v0.34.5\n")
+    monkeypatch.setenv(versions.VARIABLE, "1.34.4")
+    said: list[str] = []
+    ensure_built(said.append, cache=tmp_path / "cache")
+    module = (go / "builds.module").read_text().splitlines()
+    assert module[-2:] == [
+        "replace k8s.io/api => k8s.io/api v0.34.4", "replace k8s.io/kubelet => k8s.io/kubelet v0.34.2",
+    ]  # fmt: skip
+    assert "  k8s.io/kubelet v0.34.2 stands in for v0.34.4, which Go does not get" in said
+
+
+def test_a_module_of_which_no_patch_is_given_out_is_named(
+    go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (go / "held-back").write_text("".join(f"k8s.io/kubelet@v0.34.{patch}\n" for patch in range(20)))
+    monkeypatch.setenv(versions.VARIABLE, "1.34.4")
+    with pytest.raises(ModuleMissing, match=r"^Go did not get k8s\.io/kubelet of any patch of Kubernetes 1\.34$"):
+        ensure_built(lambda _: None, cache=tmp_path / "cache")
 
 
 def test_a_version_that_go_does_not_get_is_told_in_its_words(
