@@ -1,12 +1,16 @@
-"""Packs pods on nodes that are given: several orders of filling, and pods that change places for those left over."""
+"""Packs pods on nodes that are given: several orders of filling, and pods that change places for those left over.
+
+Where few pods are left over in all orders, they eject others from the nodes (in papers: ejection chains).
+"""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import ge
 from types import MappingProxyType
 from typing import Final
 
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing.bins import CPU_DIMENSION, MEMORY_DIMENSION, Bin, FillOrder, fill_bin
 from spotwright.scheduling.packing.problem import PER_NODE_COST_PICOUSD_PER_HOUR, PackingProblem
 
@@ -19,12 +23,19 @@ _MOST_WORK_PER_POD: Final = 10
 _LIMITED_FACTORS: Final = (1, 3)
 # How much the room left on a node counts beside its balance.
 _ROOM_WEIGHT: Final = 0.2
+# Pods eject others where those left over take no more of all nodes: the share of cpu and that of memory together.
+_MOST_LEFT: Final = 0.1
+# While so many pods are placed by that, what was ejected does not return to the same node.
+_BARRED_STEPS: Final = 5
+# Of the pods that could be ejected, so many are tried.
+_EJECTIONS_TRIED: Final = 3
 
 
 class NodeFilling:
     """Tries to pack ``pods``, a number by class, on one node of each of ``offerings``. ``work_units``: what it took.
 
     ``most``: for each class that stands for any class of an exchange, how many of its pods each of these may take.
+    ``most_ejections``: how many pods at most are placed by ejecting others.
     """
 
     def __init__(
@@ -33,10 +44,12 @@ class NodeFilling:
         pods: Mapping[int, int],
         offerings: Sequence[int],
         most: Mapping[int, Mapping[int, int]] = MappingProxyType({}),
+        most_ejections: int = 0,
     ) -> None:
         self._problem = problem
         self._pods = pods
         self._offerings = offerings
+        self._most_ejections = most_ejections
         self.work_units = 0
         self._most_work = _MOST_WORK + _MOST_WORK_PER_POD * sum(pods.values())
         self._open_to = {
@@ -52,6 +65,13 @@ class NodeFilling:
             for j in most
         }
         self._limited = {j for j, nodes in self._open_to.items() if len(nodes) < len(offerings)}
+        self._per_cpu, self._per_memory = (
+            1 / max(sum(self._capacity(node)[dimension] for node in range(len(offerings))), 1)
+            for dimension in (CPU_DIMENSION, MEMORY_DIMENSION)
+        )
+        items = problem.items
+        # By class, the share of the cpu of all nodes that a pod takes, and that of their memory.
+        self._shares = {j: items.cpu[j] * self._per_cpu + items.memory[j] * self._per_memory for j in pods}
 
     def fill(self) -> list[dict[int, int]] | None:
         """Pods by class for each node; None where none of the ways packs all of them."""
@@ -63,16 +83,27 @@ class NodeFilling:
         ways.append(partial(self._fill_node_by_node, limited_first=False, dearest_first=True))
         ways += [partial(self._place_pod_by_pod, factor) for factor in _LIMITED_FACTORS]
         self._urgent = self._urgent_classes()
+        least_left, closest = _MOST_LEFT, None
         for way in ways:
             if self._is_over():
-                return None
-            self._bins = [self._new_bin(offering) for offering in self._offerings]
+                break
+            self._bins = [self._new_bin(node) for node in range(len(self._offerings))]
             self._unplaced = dict(self._pods)
             self._free = {j: dict(most) for j, most in self._most.items()}
             way()
             if all(self._place_by_exchange(j) for j, count in self._unplaced.items() if count):
-                return [self._pods_on(node) for node in range(len(self._bins))]
+                return self._pods_by_node()
+            left = sum(count * self._shares[j] for j, count in self._unplaced.items())
+            if left < least_left:
+                least_left, closest = left, (self._bins, self._unplaced, self._free)
+        if closest is not None and self._most_ejections:
+            self._bins, self._unplaced, self._free = closest
+            if self._place_by_ejection():
+                return self._pods_by_node()
         return None
+
+    def _pods_by_node(self) -> list[dict[int, int]]:
+        return [self._pods_on(node) for node in range(len(self._bins))]
 
     def _pods_on(self, node: int) -> dict[int, int]:
         """The pods of a node by class, without classes that stand for any of an exchange."""
@@ -115,9 +146,11 @@ class NodeFilling:
                 urgent.append((-count / cap / len(self._open_to[j]), j))
         return [j for _, j in sorted(urgent)]
 
-    def _new_bin(self, offering: int) -> Bin:
-        pool_type = self._problem.offering_index.pool_type_of[offering]
-        return Bin(pool_type.free_capacity, self._problem.bin_constraints(offering))
+    def _capacity(self, node: int) -> Vector:
+        return self._problem.offering_index.pool_type_of[self._offerings[node]].free_capacity
+
+    def _new_bin(self, node: int) -> Bin:
+        return Bin(self._capacity(node), self._problem.bin_constraints(self._offerings[node]))
 
     def _price(self, node: int) -> int:
         return self._problem.offering_index.prices[self._offerings[node]] + PER_NODE_COST_PICOUSD_PER_HOUR
@@ -132,33 +165,26 @@ class NodeFilling:
 
     def _fill_node(self, node: int, classes: set[int]) -> None:
         items, filled = self._problem.items, self._bins[node]
-        capacity = self._problem.offering_index.pool_type_of[self._offerings[node]].free_capacity
         counts, before = [0] * len(items.sizes), filled.counts.copy()
         for j in classes:
             counts[j] = before.get(j, 0) + self._may_take(node, j)
-        tried = fill_bin(filled, FillOrder(items, capacity, classes, self._urgent), items, counts)
+        tried = fill_bin(filled, FillOrder(items, self._capacity(node), classes, self._urgent), items, counts)
         self.work_units += tried + len(classes)
         for j in classes:
             self._take(node, j, filled.counts.get(j, 0) - before.get(j, 0))
 
     def _place_pod_by_pod(self, limited_factor: int) -> None:
         """Place the largest pods first, each where the shares of cpu and memory that are left differ least."""
-        items = self._problem.items
-        per_cpu, per_memory = (
-            1 / max(sum(node.free_capacity[dimension] for node in self._bins), 1)
-            for dimension in (CPU_DIMENSION, MEMORY_DIMENSION)
-        )
         ranks = {j: rank for rank, j in enumerate(self._urgent)}
 
         def key(j: int) -> tuple[int, float, int]:
-            size = items.cpu[j] * per_cpu + items.memory[j] * per_memory
-            return ranks.get(j, len(ranks)), -size * (limited_factor if j in self._limited else 1), j
+            return ranks.get(j, len(ranks)), -self._shares[j] * (limited_factor if j in self._limited else 1), j
 
         for j in sorted(self._pods, key=key):
-            self._place_class(j, per_cpu, per_memory)
+            self._place_class(j)
 
-    def _place_class(self, j: int, per_cpu: float, per_memory: float) -> None:
-        items = self._problem.items
+    def _place_class(self, j: int) -> None:
+        items, per_cpu, per_memory = self._problem.items, self._per_cpu, self._per_memory
         cpu, memory = items.cpu[j], items.memory[j]
         nodes = [node for node in self._open_to[j] if self._may_take(node, j) > 0]
         rooms = [self._bins[node].free_capacity for node in nodes]
@@ -240,9 +266,64 @@ class NodeFilling:
     def _rebuilt(self, node: int, change: Counter[int]) -> Bin | None:
         counts = Counter(self._bins[node].counts)
         counts.update(change)
-        rebuilt = self._new_bin(self._offerings[node])
+        rebuilt = self._new_bin(node)
         self.work_units += len(counts)
         for j, count in counts.items():
             if count and rebuilt.add(j, self._problem.items.needs[j], count) < count:
                 return None
         return rebuilt
+
+    def _place_by_ejection(self) -> bool:
+        """Place the largest pod that is left, again and again, where it ejects the smallest, which are then left.
+
+        A pod does not return at once to a node that it was ejected from: so pods do not eject each other for ever.
+        """
+        barred = dict[tuple[int, int], int]()
+        for step in range(self._most_ejections):
+            j = max((j for j, count in self._unplaced.items() if count), key=self._ejection_rank, default=None)
+            if j is None:
+                return True
+            nodes = [
+                node for node in self._open_to[j] if barred.get((node, j), 0) <= step and self._may_take(node, j) > 0
+            ]
+            self.work_units += len(nodes)
+            if not self._place_on_any(nodes, j):
+                ejected = self._eject_smallest(nodes, j)
+                if ejected is None:
+                    return False
+                barred[ejected] = step + _BARRED_STEPS
+        return not any(self._unplaced.values())
+
+    def _ejection_rank(self, j: int) -> tuple[float, int]:
+        return self._shares[j], j
+
+    def _place_on_any(self, nodes: Sequence[int], j: int) -> bool:
+        needs = self._problem.items.needs[j]
+        node = next((node for node in nodes if self._bins[node].add(j, needs, 1)), -1)
+        if node >= 0:
+            self._take(node, j, 1)
+        return node >= 0
+
+    def _eject_smallest(self, nodes: Sequence[int], j: int) -> tuple[int, int] | None:
+        """Place a pod on the node where it ejects the smallest pods; the node and their class, None without any."""
+        ejections = sorted(ejection for node in nodes for ejection in self._ejections(node, j))
+        self.work_units += len(ejections) // 8
+        for _, node, ejected, count in ejections[:_EJECTIONS_TRIED]:
+            rebuilt = self._rebuilt(node, Counter({j: 1, ejected: -count}))
+            if rebuilt is not None:
+                self._bins[node] = rebuilt
+                self._take(node, j, 1)
+                self._take(node, ejected, -count)
+                return node, ejected
+        return None
+
+    def _ejections(self, node: int, j: int) -> Iterator[tuple[float, int, int, int]]:
+        """How many pods of a class make room for one of another: their share of all nodes, the node, class, number."""
+        filled, sizes = self._bins[node], self._problem.items.sizes
+        free = filled.free_capacity
+        missing = [(d, amount - free[d]) for d, amount in self._problem.items.needs[j] if amount > free[d]]
+        for ejected, count in filled.counts.items():
+            size = sizes[ejected]
+            if ejected != j and all(size[d] * count >= amount for d, amount in missing):
+                needed = max([1, *(-(-amount // size[d]) for d, amount in missing)])
+                yield needed * self._shares[ejected], node, ejected, needed

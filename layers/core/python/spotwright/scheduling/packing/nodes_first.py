@@ -44,10 +44,15 @@ _DRAWN_PERCENT: Final = 40
 # Room beyond what the pods request, in turn: with more of it pods are easier to pack, with less nodes are cheaper.
 _SLACKS: Final = (0.06, 0.02, 0.0)
 _SLACKS_OF_ALL: Final = (0.1, 0.05, 0.025, 0.01, 0.0)
+_SLACKS_WITH_EJECTIONS: Final = (0.02, 0.0)
 # The most shapes to evaluate, and covers to pack, for one slack; of all nodes at once, so many times more shapes.
 _MOST_EVALUATED: Final = 300
 _MOST_PACKINGS: Final = 5
 _EVALUATED_OF_ALL: Final = 2
+# A packing that still costs so many times its lower bound gets so much more of the budget, and its pods eject others.
+_FAR: Final = 1.03
+_MORE_WORK: Final = 1 / 3
+_MOST_EJECTIONS: Final = 100
 # How many sizes of pods are tried as parts of cpu, and of memory; by what factor a part must raise the lower bound;
 # units of work that each takes.
 _MOST_PARTS: Final = 4
@@ -102,7 +107,8 @@ def replace_nodes(problem: PackingProblem, packing: Packing, size_bound: int, bu
 class _Replacement:
     """``nodes``: those that may be replaced, ``kept``: all others; ``allowed``: offerings that are not too large;
     ``limits``: what the nodes leave of them; ``lower_bound``: the pods cost no less; ``resource_prices``: see
-    ``CoverSearch``; ``too_small``: covers on which the pods of a group did not fit.
+    ``CoverSearch``; ``too_small``: covers on which the pods of a group did not fit; ``most_ejections``: see
+    ``NodeFilling``.
     """
 
     def __init__(self, problem: PackingProblem, packing: Packing, size_bound: int) -> None:
@@ -113,6 +119,7 @@ class _Replacement:
         self.work_units = 0
         self.draws = _Draws()
         self.too_small = set[object]()
+        self.most_ejections = 0
         self.node_count = 0
         size_bound = size_bound_of(self.offering_index, packing, size_bound)
         self.allowed = offerings_up_to_size(self.offering_index.by_capacity.by_millicores, size_bound)
@@ -303,10 +310,22 @@ class _Replacement:
         return _Node(self.node_count, offering, pods, self._waste(offering, pods))
 
     def run(self, budget: int) -> None:
-        failed, tries = 0, dict[frozenset[int], int]()
+        """Replace groups of nodes; where the packing is far from its bound, again with more effort for each cover."""
+        self._replace_groups(budget)
+        if not self._is_within(_FAR):
+            self.most_ejections = _MOST_EJECTIONS
+            self.too_small.clear()
+            self._replace_groups(self.work_units + int(budget * _MORE_WORK))
+
+    def _is_within(self, factor: float) -> bool:
+        """Whether the packing costs at most so many times its lower bound."""
         kept_cost = sum(self._price(packed_nodes.offering) * packed_nodes.node_count for packed_nodes in self.kept)
+        return kept_cost + self._cost(self.nodes) <= self.lower_bound * factor
+
+    def _replace_groups(self, budget: int) -> None:
+        failed, tries = 0, dict[frozenset[int], int]()
         while failed < _PATIENCE and self.work_units < budget:
-            if not failed and kept_cost + self._cost(self.nodes) <= self.lower_bound * _CLOSE_ENOUGH:
+            if not failed and self._is_within(_CLOSE_ENOUGH):
                 break
             everything = not failed and len(self.nodes) <= _ALL_AT_ONCE
             group = self.nodes if everything else self._draw_group()
@@ -408,7 +427,8 @@ class _GroupReplacement:
         cover_search = CoverSearch(shapes, self._replacement.resource_prices, self._below, self._pack)
         most_evaluated = _MOST_EVALUATED * (_EVALUATED_OF_ALL if everything else 1)
         complete, divisible = False, len(self._replacement.offering_index.dimensions)
-        for slack in _SLACKS_OF_ALL if everything else _SLACKS:
+        slacks_of_all = _SLACKS_WITH_EJECTIONS if self._replacement.most_ejections else _SLACKS_OF_ALL
+        for slack in slacks_of_all if everything else _SLACKS:
             if self.work_units + cover_search.evaluated >= self._budget:
                 break
             rows = [
@@ -438,7 +458,7 @@ class _GroupReplacement:
         attempt = self._pods_key, cover
         if attempt in self._replacement.too_small:
             return None
-        filling = NodeFilling(self._problem, self._pods, cover, self._most)
+        filling = NodeFilling(self._problem, self._pods, cover, self._most, self._replacement.most_ejections)
         pods_by_node = filling.fill()
         self.work_units += filling.work_units
         if pods_by_node is None:

@@ -1,0 +1,91 @@
+"""Pods are packed on nodes that are given, where the search finds a way."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotwright.model import resources
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.scheduling.inputs.nodepools import build_templates
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
+from spotwright.scheduling.packing.bins import Items
+from spotwright.scheduling.packing.host_constraints import HostConstraint
+from spotwright.scheduling.packing.node_filling import NodeFilling
+from spotwright.scheduling.packing.problem import PackingProblem
+from tests.property.plans import LAWS
+from tests.unit.scheduling.builders import GIB, TYPES, pool, snapshot
+
+type Size = tuple[int, int]
+"""Millicores and MiB of a pod."""
+
+# What the cheapest type with so much has for pods.
+CPU, MEMORY = 4000, 32 * 1024
+
+
+@cache
+def index() -> OfferingIndex:
+    templates, _ = build_templates(snapshot(pools=(pool(),)), Catalog({"": tuple(TYPES)}))
+    return OfferingIndex(templates, (), (resources.CPU, resources.MEMORY, resources.PODS))
+
+
+def node() -> int:
+    """The cheapest offering with that much room."""
+    room = index().by_capacity.with_room((CPU, MEMORY * GIB // 1024, 1))
+    return (room & -room).bit_length() - 1
+
+
+def filled(pods: dict[Size, int], caps: Sequence[int], node_count: int) -> list[dict[int, int]] | None:
+    constraints = [
+        HostConstraint(selecting_terms=[j], term_caps=[(j, cap)], avoided_terms=[], host_ports=[]) if cap else None
+        for j, cap in enumerate(caps)
+    ]
+    problem = PackingProblem(
+        index(),
+        Items([(cpu, memory * GIB // 1024, 1) for cpu, memory in pods]),
+        [index().all_offerings] * len(pods),
+        [-1] * len(pods),
+        UndeterminedLabels(index(), ()),
+        constraints,
+    )
+    return NodeFilling(problem, dict(enumerate(pods.values())), [node()] * node_count, most_ejections=50).fill()
+
+
+def test_pods_that_fill_nodes_to_the_last_core_and_byte_eject_each_other_until_all_have_a_place() -> None:
+    """No order of filling, and no pods that change places, find the only way to share these pods among three nodes."""
+    gib = {(200, 5), (2100, 18), (1700, 9), (400, 5), (200, 1), (1500, 6), (1900, 20), (2100, 15), (1600, 15), (300, 2)}
+    pods = {(cpu, memory * 1024): 1 for cpu, memory in sorted(gib)}
+    pods_by_node = filled(pods, [0] * len(pods), 3)
+    assert pods_by_node is not None
+    assert [used(pods, on_node) for on_node in pods_by_node] == [(CPU, MEMORY)] * 3
+
+
+def used(pods: dict[Size, int], on_node: dict[int, int]) -> Size:
+    sizes = list(pods)
+    return sum(sizes[j][0] * n for j, n in on_node.items()), sum(sizes[j][1] * n for j, n in on_node.items())
+
+
+@LAWS
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(1, 25).map((100).__mul__), st.integers(1, 20).map((1024).__mul__)),
+        st.tuples(st.integers(1, 4), st.integers(0, 2)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(1, 5),
+)
+def test_every_pod_is_on_a_node_that_may_hold_it(classes: dict[Size, tuple[int, int]], node_count: int) -> None:
+    """``classes``: by size, how many pods, and how many of them a host may hold (0 = any number)."""
+    pods, caps = {size: count for size, (count, _) in classes.items()}, [cap for _, cap in classes.values()]
+    pods_by_node = filled(pods, caps, node_count)
+    if pods_by_node is not None:
+        assert sum(map(Counter, pods_by_node), Counter[int]()) == dict(enumerate(pods.values()))
+        for on_node in pods_by_node:
+            cpu, memory = used(pods, on_node)
+            assert cpu <= CPU
+            assert memory <= MEMORY
+            assert all(n <= (caps[j] or n) for j, n in on_node.items())
