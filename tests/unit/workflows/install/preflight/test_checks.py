@@ -98,6 +98,12 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
         ),
         (
             TARGET,
+            facts(workloads=Workloads(cell="blue")),
+            "cell",
+            ("dev is served by cell blue", "take it out of that cell's cdk.json", "destroy the stack Spotwright-blue"),
+        ),
+        (
+            TARGET,
             cluster(has_public_endpoint=False, has_private_endpoint=True),
             "endpoint",
             ("private", "vpcId vpc-1", "spotwright init --cluster dev"),
@@ -227,6 +233,12 @@ def test_a_problem_is_one_sentence_with_the_next_step(
     assert "\n" not in problem.message
     skipping = msgspec.structs.replace(target, skipped_checks=(name,))
     assert not [check for check in run_checks(skipping, seen) if check.status is Status.PROBLEM]
+
+
+def test_the_cell_that_serves_the_cluster_already_may_be_deployed_again() -> None:
+    target = msgspec.structs.replace(TARGET, cell="blue")
+    (check,) = run_checks(target, facts(workloads=Workloads(cell="blue")), ("cell",))
+    assert check.status is Status.OK
 
 
 def test_what_could_not_be_asked_is_no_problem_and_says_why() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from spotwright import manifests
 from spotwright.workflows.install.preflight.workloads import read_workloads
 
 
@@ -48,3 +49,10 @@ def test_the_cluster_autoscaler_is_found() -> None:
     image = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.35.0"
     assert read_workloads(Lists(deployment("ca", image))).autoscaler == ("platform/ca",)
     assert read_workloads(Lists(deployment("cluster-autoscaler-aws-cluster-autoscaler", image))).karpenter == ()
+
+
+def test_the_cell_whose_forwarder_is_there_is_found() -> None:
+    (forwarder,) = manifests.forwarder("forwarder:1", {"SPOTWRIGHT_CELL": "blue"})
+    assert read_workloads(Lists(forwarder)).cell == "blue"
+    forwarder["metadata"]["namespace"] = "mine"
+    assert read_workloads(Lists(forwarder)).cell == ""

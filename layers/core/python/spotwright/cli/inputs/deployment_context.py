@@ -57,6 +57,7 @@ def read_targets(path: str, region: str) -> tuple[Target, ...]:
         raise InputError(f"{path}: context.{CONTEXT_KEY}.clusters: got {quote(clusters)}, allowed: a list of objects")
     where = f"{path}: context.{CONTEXT_KEY}"
     of_cell = {
+        "cell": _text(cell, "cell", where) or "main",
         "permissions_boundary": _text(cell, "permissionsBoundary", where),
         "kms_key_arn": _key(cell, where),
         "has_topic": bool(_text(cell, "alarmEmail", where)),

@@ -12,8 +12,7 @@ from typing import Final
 from spotwright.errors import ApiError, NotFound
 from spotwright.model.plurals import counted
 from spotwright.workflows.install.patience import retry
-from spotwright.workflows.install.preflight.workloads import read_workloads
-from spotwright.workflows.install.workflow import cell_of
+from spotwright.workflows.install.preflight.workloads import cell_of, read_workloads
 from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, ObjectPort
 
 # On the forwarder's Deployment: when it was last said what would be left, as ISO 8601.

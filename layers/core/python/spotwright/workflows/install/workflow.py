@@ -15,13 +15,11 @@ from spotwright.settings import PROVISIONER
 from spotwright.workflows.install.forwarder_pods import await_credentials
 from spotwright.workflows.install.node_access import NodeRole, ReleasedEntries, admit_nodes, release_entries
 from spotwright.workflows.install.patience import RETRY_SECONDS, retry
-from spotwright.workflows.install.preflight.checks import running_karpenter
-from spotwright.workflows.install.preflight.workloads import read_workloads
+from spotwright.workflows.install.preflight.checks import running_karpenter, served_by_another_cell
+from spotwright.workflows.install.preflight.workloads import cell_of, read_workloads
 from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, NodeAccessPort, ObjectPort
 
 INSTALLERS = "spotwright.dev/installers"
-# The forwarder's environment names its cell.
-_CELL = "SPOTWRIGHT_CELL"
 # Between looks at a CRD that the API server establishes.
 ESTABLISH_SECONDS = 0.3
 
@@ -195,20 +193,7 @@ def _refuse_beside_another_cell(
         if part["kind"] == "Deployment":
             own, live = cell_of(part), cell_of(retry(partial(objects.read, part), deadline))
             if own and live and own != live:
-                metadata = part["metadata"]
-                raise InvalidRequest(
-                    f"cluster {cluster} is served by cell {live}, and two cells would launch for the same pods: take it"
-                    f" out of that cell's cdk.json and deploy that, or destroy the stack Spotwright-{live}, then deploy"
-                    f" again; where that stack is gone: kubectl delete deployment {metadata['name']} --namespace"
-                    f" {metadata['namespace']}"
-                )
-
-
-def cell_of(deployment: Document | None) -> str:
-    """The cell that a forwarder is of, as its environment says; "" = it does not say."""
-    template = (deployment or {}).get("spec", {}).get("template", {}).get("spec", {})
-    variables = [variable for container in template.get("containers", ()) for variable in container.get("env") or ()]
-    return next((str(variable.get("value", "")) for variable in variables if variable["name"] == _CELL), "")
+                raise InvalidRequest(served_by_another_cell(cluster, live))
 
 
 def _release(

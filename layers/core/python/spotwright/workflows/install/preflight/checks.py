@@ -241,6 +241,24 @@ def running_karpenter(deployments: tuple[str, ...]) -> str:
     )
 
 
+def _check_cell(target: Target, facts: Facts, _cluster: ClusterDescription) -> Verdict:
+    if isinstance(facts.workloads, NotAsked):
+        return NotChecked(facts.workloads.reason)
+    cell = facts.workloads.cell
+    if cell and cell != target.cell:
+        return Problem(served_by_another_cell(target.name, cell))
+    return Works("this cell serves the cluster already" if cell else "no cell serves the cluster yet")
+
+
+def served_by_another_cell(cluster: str, cell: str) -> str:
+    """The refusal where another cell's forwarder is, which rings for functions that launch for the same pods."""
+    return (
+        f"cluster {cluster} is served by cell {cell}, and two cells would launch for the same pods: take it out of that"
+        f" cell's cdk.json and deploy that, or destroy the stack Spotwright-{cell}, then deploy again; where that stack"
+        " is gone: kubectl delete deployment spotwright-forwarder --namespace kube-system"
+    )
+
+
 def _check_image(target: Target, facts: Facts) -> Verdict:
     image = target.forwarder_image
     if not image:
@@ -276,6 +294,7 @@ CHECKS: Final[Mapping[str, Callable[[Target, Facts], Verdict]]] = {
     "version": _of_cluster(_check_version),
     "authentication-mode": _of_cluster(_check_authentication),
     PROVISIONER: _of_cluster(_check_provisioner),
+    "cell": _of_cluster(_check_cell),
     "endpoint": _of_cluster(check_endpoint),
     "network": _of_cluster(check_network),
     "node-roles": check_node_roles,

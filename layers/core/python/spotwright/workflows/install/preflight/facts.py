@@ -27,12 +27,14 @@ NOT_ASKED = NotAsked("nobody asked")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What cdk.json says of a cluster. ``node_roles``: names, with their path if any; ``vpc_id`` "" = the functions run
-    in no VPC; ``forwarder_image``: "" = cdk deploy builds it; ``permissions_boundary``: a policy's ARN or name;
-    ``kms_key_arn``; ``has_topic``: the stack makes a topic for alarms; ``is_isolated``: the setting ISOLATED_VPC."""
+    """What cdk.json says of a cluster. ``cell``: the deployment's; ``node_roles``: names, with their path if any;
+    ``vpc_id`` "" = the functions run in no VPC; ``forwarder_image``: "" = cdk deploy builds it;
+    ``permissions_boundary``: a policy's ARN or name; ``kms_key_arn``; ``has_topic``: the stack has a topic for alarms;
+    ``is_isolated``: the setting ISOLATED_VPC."""
 
     name: str
     region: str
+    cell: str = "main"
     node_roles: tuple[str, ...] = ()
     windows_node_roles: tuple[str, ...] = ()
     forwarder_image: str = ""
@@ -95,11 +97,12 @@ class Subnet(msgspec.Struct, frozen=True):
 
 class Workloads(msgspec.Struct, frozen=True):
     """What runs in a cluster: names of Deployments and DaemonSets of kube-system, and ``NAMESPACE/NAME`` of Deployments
-    of Karpenter and of the cluster autoscaler that have replicas."""
+    of Karpenter and of the cluster autoscaler that have replicas; ``cell``: the forwarder's, "" = there is none."""
 
     system: frozenset[str] = frozenset()
     karpenter: tuple[str, ...] = ()
     autoscaler: tuple[str, ...] = ()
+    cell: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True):

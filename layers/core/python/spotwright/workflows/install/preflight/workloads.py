@@ -6,6 +6,9 @@ from spotwright.workflows.install.preflight.facts import Workloads
 from spotwright.workflows.ports.installation import Document
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
+_FORWARDER: Final = "spotwright-forwarder"
+# The forwarder's environment names its cell.
+_CELL: Final = "SPOTWRIGHT_CELL"
 
 
 class _Lists(Protocol):
@@ -25,7 +28,15 @@ def read_workloads(objects: _Lists) -> Workloads:
         frozenset(system),
         tuple(_name(deployment) for deployment in deployments if _runs(deployment, "karpenter")),
         tuple(_name(deployment) for deployment in deployments if _runs(deployment, "cluster-autoscaler")),
+        next((cell_of(live) for live in deployments if _name(live) == f"{_SYSTEM_NAMESPACE}/{_FORWARDER}"), ""),
     )
+
+
+def cell_of(deployment: Document | None) -> str:
+    """The cell that a forwarder is of, as its environment says; "" = it does not say."""
+    template = (deployment or {}).get("spec", {}).get("template", {}).get("spec", {})
+    variables = [variable for container in template.get("containers", ()) for variable in container.get("env") or ()]
+    return next((str(variable.get("value", "")) for variable in variables if variable["name"] == _CELL), "")
 
 
 def _runs(deployment: Document, application: str) -> bool:
