@@ -12,7 +12,7 @@ from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.karpenter.repair_policies import unhealthy_condition
 from spotwright.model.kubernetes.meta import Condition, find_condition
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import CONTROL_PLANE_TAINTS, Node
 from spotwright.model.kubernetes.pod import Pod
 
 
@@ -28,6 +28,7 @@ PODS = QueuedDoorbell("provision", "pods")
 NODEPOOLS = QueuedDoorbell("lifecycle", "nodepools")
 # Lifecycle takes these off in the step that goes on without them.
 _STEP_TAINTS = frozenset({labels.UNREGISTERED, labels.HELD})
+_STARTING_TAINTS = _STEP_TAINTS | frozenset(CONTROL_PLANE_TAINTS)
 
 
 def node_doorbell(name: str) -> QueuedDoorbell:
@@ -124,19 +125,23 @@ def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bo
     """
     if not isinstance(before, Node) or not isinstance(after, Node):
         return True
-    return _node_facts(before) != _node_facts(after) or _labels_ring(before, after)
+    is_sick = unhealthy_condition(after) not in (None, unhealthy_condition(before))
+    starts = not (before.is_initialized and after.is_initialized)
+    return is_sick or _node_facts(before, starts) != _node_facts(after, starts) or _labels_ring(before, after)
 
 
-def _node_facts(node: Node) -> object:
-    """What of a node lifecycle looks at, without its labels: readiness, health, deletion, taints, what keeps it,
-    resources.
+def _node_facts(node: Node, starts: bool) -> object:
+    """What of a node lifecycle looks at, without its labels: readiness, deletion, taints, what keeps it, resources.
+
+    A node that starts is Ready when the control plane has taken its taints off as well: before, nothing can be done.
+    One that is initialized may have become healthy again.
     """
+    passed_over = _STARTING_TAINTS if starts else _STEP_TAINTS
     return (
-        node.is_ready,
-        unhealthy_condition(node),
+        node.is_open if starts else (node.is_ready, unhealthy_condition(node)),
         node.metadata.deletion_timestamp is not None,
         node.provider_id,
-        frozenset(taint for taint in node.taints if taint.key not in _STEP_TAINTS),
+        frozenset(taint for taint in node.taints if taint.key not in passed_over),
         node.metadata.annotations.get(labels.DO_NOT_DISRUPT),
         node.capacity,
         node.allocatable,

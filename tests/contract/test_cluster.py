@@ -391,7 +391,9 @@ def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:
     wanted = {pod.key: pod.metadata.uid}
     assert world.port.nominate("planned", wanted) == {pod.key}
     assert world.port.nominate("planned", wanted) == {pod.key}
-    assert world.port.nominate("other", wanted) == frozenset()
+    assert world.port.nominate("planned", wanted, again=True) == {pod.key}
+    for again in (False, True):
+        assert world.port.nominate("other", wanted, again=again) == frozenset()
     assert world.current_pod(pod.metadata.name).nominated_node_name == "planned"
 
 
@@ -421,6 +423,9 @@ def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
         )
     assert world.current_pod(pod.metadata.name).nominated_node_name == ""
     assert world.current_pod(preempted.metadata.name).nominated_node_name == "preempted"
+    again = {pod.key: pod.metadata.uid, preempted.key: preempted.metadata.uid, "default/x": "x"}
+    assert world.port.nominate("planned", again, again=True) == {pod.key}
+    assert world.current_pod(pod.metadata.name).nominated_node_name == "planned"
 
 
 def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, KubernetesCluster]) -> None:

@@ -11,7 +11,7 @@ from forwarder.doorbells import (
     pod_event_node,
 )
 from forwarder.kinds import ClusterObject
-from spotwright.model.labels import HELD, INITIALIZED, REGISTERED, UNREGISTERED
+from spotwright.model.labels import HELD, INITIALIZED, NOT_READY, REGISTERED, UNREGISTERED
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 
@@ -27,6 +27,14 @@ ready_node = decoded("Node", objects.node())
 
 def node_of(pool: str = "default", *, keys: tuple[str, ...] = (), taints: tuple[str, ...] = ()) -> ClusterObject:
     return decoded("Node", objects.node(pool=pool, further_labels=keys, taints=taints))
+
+
+def starting(ready: bool, taints: tuple[str, ...] = ()) -> ClusterObject:
+    """As the kubelet reports it, with the time from which it is not Ready."""
+    found = objects.node(taints=taints)
+    stated = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    found["status"]["conditions"] = [stated]
+    return decoded("Node", found)
 
 
 def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> ClusterObject:
@@ -53,6 +61,12 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
     (node_of("", taints=(UNREGISTERED,)), node_of(keys=(REGISTERED,), taints=(UNREGISTERED,)), set()),
     (node_of(taints=(UNREGISTERED, "a")), node_of(taints=("a", HELD)), set()),
     (node_of(taints=(HELD,)), node_of(), set()),
+    # A node that starts is looked at when it is Ready and open.
+    (starting(False, (NOT_READY,)), starting(True, (NOT_READY,)), set()),
+    (starting(True, (NOT_READY,)), starting(True), {NODE}),
+    (starting(True, (NOT_READY, "a")), starting(True, (NOT_READY,)), {NODE}),
+    (starting(True), starting(False), {NODE}),
+    (node_of(keys=(INITIALIZED,)), node_of(keys=(INITIALIZED,), taints=(NOT_READY,)), {NODE}),
     (node_of(keys=(REGISTERED,)), node_of(keys=(REGISTERED, INITIALIZED)), set()),
     (node_of("", taints=(UNREGISTERED, "a")), node_of(keys=(REGISTERED,), taints=(UNREGISTERED,)), {NODE}),
     (node_of(keys=(REGISTERED,)), node_of(), {NODE}),

@@ -102,6 +102,7 @@ SCENARIOS = {
         "a_pod_that_cannot_stop_in_time_is_said_with_the_time_it_needs_and_has",
     ),
     "scenarios/lifecycle/disruption/test_interruptions_together.py": (
+        "one_node_that_cannot_be_tainted_does_not_keep_the_others",
         "what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first",
     ),
     "scenarios/lifecycle/disruption/test_instance_status.py": (

@@ -164,7 +164,7 @@ class FakeCluster:
         self._effects.before_read("cluster", "nodeclaim")
         return self._objects["nodeclaims"].get(name)
 
-    def nodeclaims_of_instances(self, instances: Collection[str]) -> tuple[NodeClaim, ...]:
+    def nodeclaims_of_instances(self, instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
         self._effects.before_read("cluster", "nodeclaims_of_instances")
         claims: tuple[NodeClaim, ...] = self.all("nodeclaims")
         return tuple(claim for claim in claims if claim.metadata.labels.get(labels.INSTANCE_ID) in instances)
@@ -311,7 +311,7 @@ class FakeCluster:
             self._delete_pod(current, None)
         return True
 
-    def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
+    def nominate(self, node: str, pods: Mapping[str, str], *, again: bool = False) -> frozenset[str]:
         with self._effects.record("cluster", "nominate", node):
             for pod in self._waiting(pods):
                 if not pod.nominated_node_name:

@@ -55,6 +55,8 @@ _PATHS: Final = {
 _JOINING: Final = f"!{labels.REGISTERED},!eks.amazonaws.com/nodegroup,!eks.amazonaws.com/compute-type"
 # A request that selects this many ids has some 2 KB.
 _INSTANCES_SELECTED: Final = 100
+# Any version, as the API server's cache has it: it does not wait until the cache has caught up.
+_CACHED: Final = {"resourceVersion": "0"}
 # Kinds that a CapacityBuffer may refer to.
 _SCALABLE_PATHS: Final = {
     "PodTemplate": "/api/v1/podtemplates",
@@ -112,11 +114,11 @@ class KubernetesCluster:
         document = self._get(f"{_PATHS['nodeclaims']}/{name}")
         return None if document is None else decode_nodeclaim(document | {"kind": "NodeClaim"})
 
-    def nodeclaims_of_instances(self, instances: Collection[str]) -> tuple[NodeClaim, ...]:
+    def nodeclaims_of_instances(self, instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
         found: list[NodeClaim] = []
         for ids in batched(sorted(instances), _INSTANCES_SELECTED, strict=False):
-            selector = {"labelSelector": f"{labels.INSTANCE_ID} in ({','.join(ids)})"}
-            found += self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", selector)
+            query = {"labelSelector": f"{labels.INSTANCE_ID} in ({','.join(ids)})"} | (_CACHED if cached else {})
+            found += self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", query)
         return tuple(found)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
@@ -265,8 +267,8 @@ class KubernetesCluster:
             raise
         return True
 
-    def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
-        return nominations.nominate(self._api, node, pods)
+    def nominate(self, node: str, pods: Mapping[str, str], *, again: bool = False) -> frozenset[str]:
+        return nominations.nominate(self._api, node, pods, again=again)
 
     def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
         nominations.clear_nominations(self._api, node, pods)

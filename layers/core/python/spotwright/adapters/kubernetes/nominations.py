@@ -1,6 +1,6 @@
 """Nominating pods: ``status.nominatedNodeName``, by which kube-scheduler tries a node first."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -13,18 +13,23 @@ _IS_UNBOUND: Final[JsonObject] = {"op": "test", "path": "/spec/nodeName", "value
 _FIELD: Final = "/status/nominatedNodeName"
 
 
-def nominate(api: Transport, node: str, pods: Mapping[str, str]) -> frozenset[str]:
-    """Nominate unbound pods (key → uid) without another nomination; the keys of those nominated for ``node`` now."""
+def nominate(api: Transport, node: str, pods: Mapping[str, str], *, again: bool) -> frozenset[str]:
+    """Nominate unbound pods (key → uid) without another nomination; the keys of those nominated for ``node`` now.
+
+    ``again``: most are expected to be nominated, and are read first.
+    """
+
+    def is_nominated(key: str) -> bool:
+        return _is_nominated(api, key, pods[key], node)
+
+    nominated = frozenset(key for key, found in _of_pods(is_nominated, pods) if found) if again else frozenset[str]()
     changes: list[JsonObject] = [
         _IS_UNBOUND,
         {"op": "test", "path": _FIELD, "value": None},
         {"op": "add", "path": _FIELD, "value": node},
     ]
-    return frozenset(
-        key
-        for key, is_changed in _patch_pods(api, pods, changes)
-        if is_changed or _is_nominated(api, key, pods[key], node)
-    )
+    patched = _patch_pods(api, {key: uid for key, uid in pods.items() if key not in nominated}, changes)
+    return nominated | {key for key, is_changed in patched if is_changed or (not again and is_nominated(key))}
 
 
 def clear_nominations(api: Transport, node: str, pods: Mapping[str, str]) -> None:
@@ -39,10 +44,15 @@ def clear_nominations(api: Transport, node: str, pods: Mapping[str, str]) -> Non
 
 def _patch_pods(api: Transport, pods: Mapping[str, str], changes: list[JsonObject]) -> list[tuple[str, bool]]:
     """Patch the status of every pod (key → uid) in parallel; whether the tests of its patch held."""
+    return _of_pods(lambda key: _patch_pod(api, key, pods[key], changes), pods)
+
+
+def _of_pods(call: Callable[[str], bool], pods: Mapping[str, str]) -> list[tuple[str, bool]]:
+    """What ``call`` answers for every pod (key → uid), in parallel."""
     if not pods:
         return []
     with ThreadPoolExecutor(min(len(pods), PODS_AT_ONCE)) as threads:
-        return list(threads.map(lambda key: (key, _patch_pod(api, key, pods[key], changes)), sorted(pods)))
+        return list(threads.map(lambda key: (key, call(key)), sorted(pods)))
 
 
 def _patch_pod(api: Transport, key: str, uid: str, changes: list[JsonObject]) -> bool:

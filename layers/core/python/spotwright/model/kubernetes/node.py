@@ -1,10 +1,15 @@
 """A Node of the cluster, with or without a NodeClaim."""
 
+from typing import Final
+
 import msgspec
 
 from spotwright.model import labels
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
 from spotwright.model.kubernetes.taints import Taint
+
+# Taints that the control plane removes once the kubelet is Ready.
+CONTROL_PLANE_TAINTS: Final = (labels.NOT_READY, labels.UNREACHABLE, labels.UNINITIALIZED)
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -29,6 +34,11 @@ class Node(msgspec.Struct, frozen=True):
     @property
     def is_ready(self) -> bool:
         return is_condition_true(self.conditions, "Ready")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is Ready, and the control plane has taken off the taints that it removes then."""
+        return self.is_ready and not any(taint.key in CONTROL_PLANE_TAINTS for taint in self.taints)
 
     @property
     def is_registered(self) -> bool:

@@ -243,14 +243,18 @@ def nodes_of(
     return tuple(of_claim[name] for name in sorted(of_claim))
 
 
-def claims_of_instance(ports: LifecyclePorts, instance: str) -> tuple[NodeClaim, ...]:
-    """Claims that have the instance, or to which it is being written, by their label."""
-    return claims_of_instances(ports, (instance,))
+def claims_of_instance(ports: LifecyclePorts, instance: str, *, cached: bool = False) -> tuple[NodeClaim, ...]:
+    """Claims that have the instance, or to which it is being written, by their label. ``cached``: a claim may be
+    missing for a moment, or in an older state.
+    """
+    return claims_of_instances(ports, (instance,), cached=cached)
 
 
-def claims_of_instances(ports: LifecyclePorts, instances: Collection[str]) -> tuple[NodeClaim, ...]:
+def claims_of_instances(
+    ports: LifecyclePorts, instances: Collection[str], *, cached: bool = False
+) -> tuple[NodeClaim, ...]:
     """The same for many instances, in few requests."""
-    labeled = ports.cluster.nodeclaims_of_instances(instances)
+    labeled = ports.cluster.nodeclaims_of_instances(instances, cached=cached)
     return tuple(claim for claim in labeled if instance_id(claim.provider_id) in ("", _labeled_instance(claim)))
 
 
@@ -276,11 +280,11 @@ def _labeled_instance(claim: NodeClaim) -> str:
     return claim.metadata.labels.get(labels.INSTANCE_ID, "")
 
 
-def other_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[NodeClaim, ...]:
+def other_claims(ports: LifecyclePorts, claim: NodeClaim, *, cached: bool = False) -> tuple[NodeClaim, ...]:
     """Further claims that have the claim's instance and are not being deleted; there are none, usually."""
     return tuple(
         other
-        for other in claims_of_instance(ports, instance_id(claim.provider_id))
+        for other in claims_of_instance(ports, instance_id(claim.provider_id), cached=cached)
         if other.name != claim.name
         and other.provider_id == claim.provider_id
         and other.metadata.deletion_timestamp is None

@@ -217,15 +217,22 @@ def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Nod
         return float("inf")
     node = _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
     registration_health.record_registration(ports, claim, now=now)
-    claim = _write(ports, claim, registration.result, now)
+    result, is_starting = registration.result, node is None or not node.is_open
+    if is_starting:
+        changes = (*result.condition_changes, *initialize(claim, node).condition_changes)
+        result = msgspec.structs.replace(result, condition_changes=changes)
+    claim = _write(ports, claim, result, now)
     record_events(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
     claim, _ = tag_instance(ports, claim, registration.node_update.node.name, now)
-    return 1.0 if claim.metadata.deletion_timestamp else _step_initialization(ports, claim, node, now)
+    if claim.metadata.deletion_timestamp:
+        return 1.0
+    return float("inf") if is_starting else _step_initialization(ports, claim, node, now)
 
 
 def _registered_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[str, ...]:
     """Names of further claims that have the claim's instance and are registered."""
-    return tuple(other.name for other in other_claims(ports, claim) if other.is_condition_true("Registered"))
+    others = other_claims(ports, claim, cached=True)
+    return tuple(other.name for other in others if other.is_condition_true("Registered"))
 
 
 def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
@@ -285,7 +292,7 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
     if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
-    binding = nominations.await_binding(ports, claim, node, now)
+    binding = nominations.await_binding(ports, claim, node, None, now)
     return _soonest(tagging, binding, _consolidatable(ports, claim, now))
 
 
@@ -295,7 +302,8 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
     if deletion is not None:
         delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
-    binding = nominations.await_binding(ports, claim, node, now)
+    pods = ports.cluster.pods(node=node.name) if node is not None else ()
+    binding = nominations.await_binding(ports, claim, node, pods, now)
     claim, tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None:
         claim = _write(ports, claim, _with_consistency(claim, node, StepResult()), now)
@@ -304,7 +312,6 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             if claim.is_condition_true("DisruptionReason"):
                 cleared = [false_condition("DisruptionReason", "NotDisrupted")]
                 claim = update_conditions(ports, claim, cleared, now=now)
-        pods = ports.cluster.pods(node=node.name)
         if consolidation_timer.has_pod_event(claim, pods, now):
             stamp = format_time(now)
             ports.cluster.patch_status(

@@ -57,7 +57,8 @@ def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
     claims = claims_by_name(ports, owners)
     if not any(claim.provider_id == node.provider_id and _becomes_ready(claim) for claim in claims.values()):
-        claims |= {claim.name: claim for claim in claims_of_instance(ports, instance_id(node.provider_id))}
+        labeled = claims_of_instance(ports, instance_id(node.provider_id), cached=True)
+        claims |= claims_by_name(ports, {claim.name for claim in labeled} - claims.keys())
     of_node = [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
     if of_node or labels.FINALIZER not in node.metadata.finalizers:
         return of_node

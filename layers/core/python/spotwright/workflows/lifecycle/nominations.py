@@ -5,6 +5,7 @@ keeps the taint spotwright.dev/held until it is Ready; then its pods are nominat
 nomination was cleared in between are nominated again. Where the state table or the API fails, the taint is removed.
 """
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,6 +18,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_context, log_line
@@ -31,8 +33,6 @@ BINDING_TIMEOUT: Final = timedelta(seconds=30)
 # How often unbound nominated pods are looked at, and for how long after initialization.
 LOOK_SECONDS: Final = 3.0
 WATCH_PERIOD: Final = timedelta(minutes=2)
-# Taints that the control plane removes once the kubelet is Ready.
-_CONTROL_PLANE_TAINTS: Final = (labels.NOT_READY, labels.UNREACHABLE, labels.UNINITIALIZED)
 
 
 def nominations_of(ports: LifecyclePorts, decision: Decision) -> tuple[NominationRow, ...]:
@@ -58,19 +58,24 @@ def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now
     """
     if node is None or HELD_TAINT not in node.taints:
         return node
-    if not node.is_ready or any(taint.key in _CONTROL_PLANE_TAINTS for taint in node.taints):
+    if not node.is_open:
         return node
     complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
     if complete:
         _nominate(ports, claim, node, now)
     released = ports.cluster.set_taints(node, tuple(taint for taint in node.taints if taint != HELD_TAINT))
     if complete:
-        _nominate(ports, claim, node, now)
+        _nominate(ports, claim, node, now, again=True)
     return released
 
 
-def await_binding(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
-    """Follow the nominated pods of an initialized claim; seconds until the next look, None = the nomination ended."""
+def await_binding(
+    ports: LifecyclePorts, claim: NodeClaim, node: Node | None, pods: Sequence[Pod] | None, now: datetime
+) -> float | None:
+    """Follow the nominated pods of an initialized claim; seconds until the next look, None = the nomination ended.
+
+    ``pods``: those of the node; None = what came to it since it was released is looked at next time.
+    """
     initialized = find_condition(claim.conditions, "Initialized")
     since = initialized.last_transition_time if initialized is not None else None
     node = release_node(ports, claim, node, now)
@@ -85,8 +90,10 @@ def await_binding(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, no
     if row.phase == "promised":
         _nominate(ports, claim, node, now)
         return LOOK_SECONDS
-    missing = _missing(ports, row)
-    if missing and ports.cluster.nominate(node.name, missing):
+    if pods is None:
+        return LOOK_SECONDS
+    missing = _missing(row, pods)
+    if missing and ports.cluster.nominate(node.name, missing, again=True):
         return LOOK_SECONDS
     _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
     return None
@@ -97,7 +104,7 @@ def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
     row = ports.state.nomination(claim)
     if row is None or row.phase in ("done", "failed") or row.due > epoch_ms(now):
         return
-    missing = _missing(ports, row) if row.node else row.pods
+    missing = _missing(row, ports.cluster.pods(node=row.node)) if row.node else row.pods
     if row.node and missing:
         ports.cluster.clear_nominations(row.node, missing)
     _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
@@ -105,7 +112,7 @@ def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
         request_planning(ports)
 
 
-def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> None:
+def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime, *, again: bool = False) -> None:
     """The row is written first, so that a nomination of a pod is known to be Spotwright's."""
     row = _open(ports, claim, now)
     if row is None:
@@ -115,7 +122,7 @@ def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime
             due = epoch_ms(now + BINDING_TIMEOUT)
             row = ports.state.save(msgspec.structs.replace(row, phase="nominated", node=node.name, due=due))
             log_line(log, log_lines.NOMINATED_PODS, nodeclaim=claim.name, node=node.name, pods=len(row.pods))
-        ports.cluster.nominate(node.name, row.pods)
+        ports.cluster.nominate(node.name, row.pods, again=again)
     except ApiError as failure:
         log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
 
@@ -138,9 +145,9 @@ def _read(ports: LifecyclePorts, claim: NodeClaim) -> NominationRow | None:
     return row if nominated_pods.is_for_claim(row, claim) else None
 
 
-def _missing(ports: LifecyclePorts, row: NominationRow) -> dict[str, str]:
+def _missing(row: NominationRow, bound: Iterable[Pod]) -> dict[str, str]:
     """Pods of a nomination that are not bound to its node, key → uid."""
-    there = {(pod.key, pod.metadata.uid) for pod in ports.cluster.pods(node=row.node)}
+    there = {(pod.key, pod.metadata.uid) for pod in bound}
     return {key: uid for key, uid in row.pods.items() if (key, uid) not in there}
 
 

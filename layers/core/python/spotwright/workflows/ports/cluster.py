@@ -41,8 +41,9 @@ class ClusterPort(Protocol):
     def nodeclass(self, name: str) -> EC2NodeClass | None: ...
     def nodeclaims(self) -> tuple[NodeClaim, ...]: ...
     def nodeclaim(self, name: str) -> NodeClaim | None: ...
-    def nodeclaims_of_instances(self, instances: Collection[str]) -> tuple[NodeClaim, ...]:
-        """NodeClaims whose label spotwright.dev/instance-id is the id of one of these instances."""
+    def nodeclaims_of_instances(self, instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
+        """NodeClaims whose label spotwright.dev/instance-id is the id of one of these instances. ``cached``: as the API
+        server's cache has them, which while many objects change is much faster, and moments behind."""
         ...
 
     def daemonsets(self) -> tuple[DaemonSet, ...]: ...
@@ -143,8 +144,9 @@ class ClusterPort(Protocol):
         """policy/v1 Eviction with the UID as precondition. True: evicted or gone; False: a budget forbids it now."""
         ...
 
-    def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
+    def nominate(self, node: str, pods: Mapping[str, str], *, again: bool = False) -> frozenset[str]:
         """Write status.nominatedNodeName of those of ``pods`` (key → uid) that wait and that nobody nominated.
+        ``again``: a moment after they were nominated, when most still are, so that each is read first.
 
         The keys of those it stands at afterwards, by us now or before; the others are gone, replaced by another pod
         of the name, bound, or nominated for another node.

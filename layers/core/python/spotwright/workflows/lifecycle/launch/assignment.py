@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -136,7 +136,7 @@ def _write_claim(
     annotations: Mapping[str, str],
     now: datetime,
 ) -> bool:
-    """Labels and annotations first, conditions last: Launched=True says that everything is written.
+    """Labels and annotations first: Launched=True says that everything is written.
 
     False when another invocation wrote the same meanwhile.
     """
@@ -145,16 +145,16 @@ def _write_claim(
     claim_labels[labels.INSTANCE_ID] = instance.id
     expected = {labels.EXPECTED_NODE: instance.private_dns_name} if instance.private_dns_name else {}
     change = {"labels": claim_labels, "annotations": {**annotations, **expected}}
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, change)
-    claim_status: dict[str, Any] = {
+    claim = ports.cluster.patch_nodeclaim(claim, change)
+    claim_status = {
         "providerID": launched.provider_id,
         "imageID": instance.image_id,
         "capacity": resources.text(launched.capacity),
         "allocatable": resources.text(launched.allocatable),
     }
-    ports.cluster.patch_status("nodeclaims", claim.metadata.without_resource_version(), claim_status)
     try:
-        update_conditions(ports, claim, [true_condition("Launched", launched.description)], now=now)
+        is_launched = true_condition("Launched", launched.description)
+        update_conditions(ports, claim, [is_launched], now=now, status=claim_status)
     except Conflict:
         current = ports.cluster.nodeclaim(claim.name)
         if current is None or not current.is_condition_true("Launched"):
