@@ -21,9 +21,11 @@ class FakeTransport:
 
     def __init__(self, failures: int = 0) -> None:
         self.requests, self._failures = 0, failures
+        self.names: list[str] = []
 
-    def call(self, method: str, path: str, **_: Any) -> dict[str, Any]:
+    def call(self, method: str, path: str, *, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.requests += 1
+        self.names.append(body["metadata"]["name"])
         if self.requests <= self._failures:
             raise Unavailable("no answer")
         return {}
@@ -55,3 +57,18 @@ def test_events_that_may_be_repeated_are_forgotten(monkeypatch: pytest.MonkeyPat
     for minute in range(100):
         record(recorder, f"message {minute}", timedelta(minutes=minute))
     assert len(recorder._silent_until) <= 20
+
+
+def test_what_happens_in_the_same_second_is_listed_in_the_order_of_a_life() -> None:
+    """Events are listed by name, and kubectl keeps that order where times are equal."""
+    transport = FakeTransport()
+    recorder = EventRecorder(cast("Transport", transport))
+    life = (
+        *("Launched", "Registered", "Initialized", "Ready", "Consolidatable", "Drifted", "DisruptionReason"),
+        *("Drained", "VolumesDetached", "InstanceTerminating"),
+    )
+    for type in life:
+        transition = events.CONDITION_TRANSITIONED(type=type, before="Unknown", status="True", reason=type, details="")
+        recorder.record("nodeclaims", NODE, transition, now=NOW)
+    recorder.record("nodeclaims", NODE, events.FINALIZED(finalizer="karpenter.sh/termination"), now=NOW)
+    assert transport.names == sorted(transport.names)

@@ -16,6 +16,7 @@ from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import format_time
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.inputs.provisionable import is_follower
@@ -83,7 +84,7 @@ def consolidate_after_reason(claim: NodeClaim, pool: NodePool | None, pods: list
         return "consolidation is disabled (consolidateAfter: Never, or a static pool)"
     unrecorded = claim.metadata.annotations.get(labels.PODS_SEEN, "none") != consolidation_timer.pods_digest(pods)
     if now < at or (unrecorded and pool is not None and pool.consolidate_after_seconds):
-        return f"not consolidatable before {at.isoformat()}"
+        return f"not consolidatable before {format_time(at)}"
     return ""
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.meta import find_condition, format_time
 
 LAUNCH_TIMEOUT: Final = timedelta(minutes=5)
 REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)
@@ -28,14 +28,16 @@ def _deletion_after(claim: NodeClaim, kind: str, timeout: timedelta, reason: str
     since = (waiting.last_transition_time if waiting else None) or claim.metadata.creation_timestamp
     if since is None or now - since < timeout:
         return None
-    return Deletion(reason, f"not {kind} {int(timeout.total_seconds() // 60)} minutes after {since.isoformat()}")
+    minutes = int(timeout.total_seconds() // 60)
+    why = f": {waiting.message}" if waiting is not None and waiting.message else ""
+    return Deletion(reason, f"not {kind} {minutes} minutes after {format_time(since)}{why}")
 
 
 def expiration(claim: NodeClaim, now: datetime) -> Deletion | None:
     expires = expiration_time(claim)
     if expires is None or now < expires:
         return None
-    return Deletion("expired", f"older than expireAfter since {expires.isoformat()}")
+    return Deletion("expired", f"older than expireAfter since {format_time(expires)}")
 
 
 def expiration_time(claim: NodeClaim) -> datetime | None:

@@ -275,3 +275,22 @@ TERMINATING_ON_INTERRUPTION: Final = EventRow(
     when="The NodeClaim is deleted because EC2 stops or takes back its instance.",
     remedy="Nothing; its pods are planned again.",
 )
+# fmt: on
+
+# Reasons of events and types of conditions in the order of a NodeClaim's life. Times have whole seconds, and within a
+# second kubectl shows what stands first: with these, what comes first.
+_BEGINNING: Final = (
+    "Launched", "UnregisteredTaintMissing", "Registered", "Initialized", "Ready", "ConsistentStateFound",
+    "Consolidatable", "Nominated",
+)  # fmt: skip
+_END: Final = (
+    "DisruptionReason", "DisruptionTerminating", "Deleting", "TerminationGracePeriodExpiring", "PodStoppedEarly",
+    "Drained", "VolumesDetached", "InstanceTerminating", "Finalized",
+)  # fmt: skip
+
+
+def place_in_life(reason: str) -> int:
+    """Lower numbers are earlier in the life of a NodeClaim; what may happen at any time is in the middle."""
+    if reason in _BEGINNING:
+        return _BEGINNING.index(reason)
+    return len(_BEGINNING) + (1 + _END.index(reason) if reason in _END else 0)

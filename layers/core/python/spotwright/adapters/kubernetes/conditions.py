@@ -8,7 +8,9 @@ from typing import Any, Final
 from spotwright.adapters.kubernetes.codecs.objects import encode_condition
 from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import Conflict, NotFound
+from spotwright.lifecycle.conditions import READY
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.telemetry.events import place_in_life
 
 CONDITION_ATTEMPTS: Final = 4
 
@@ -72,7 +74,10 @@ def _write(api: Transport, path: str, current: JsonObject, status: JsonObject) -
 
 
 def merge_conditions(before: Sequence[JsonObject], changes: Sequence[Condition], *, now: datetime) -> list[JsonObject]:
-    """``before`` with the changed conditions; a transition time changes only with the status."""
+    """``before`` with the changed conditions; a transition time changes only with the status.
+
+    What changed is put in order for the reader, as Karpenter does: earlier transitions first, Ready at the end.
+    """
     after = [dict(condition) for condition in before]
     for change in changes:
         new = encode_condition(change, since=now)
@@ -84,4 +89,9 @@ def merge_conditions(before: Sequence[JsonObject], changes: Sequence[Condition],
             new["lastTransitionTime"] = old["lastTransitionTime"]
         old.clear()
         old.update(new)
-    return after
+    return after if after == list(before) else sorted(after, key=_order)
+
+
+def _order(condition: JsonObject) -> tuple[bool, str, int]:
+    since = str(condition.get("lastTransitionTime") or "")
+    return condition["type"] == READY, since, place_in_life(condition["type"])

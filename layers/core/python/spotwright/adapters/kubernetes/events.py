@@ -8,6 +8,7 @@ from spotwright.adapters.kubernetes.codecs.objects import decode_time, encode_ti
 from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict
 from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.telemetry.events import place_in_life
 from spotwright.telemetry.rows import Event
 
 _KINDS: Final = {
@@ -39,7 +40,8 @@ class EventRecorder:
         if now < self._silent_until.get(digest, now):
             return
         try:
-            self._create_or_count(_encode_event(f"{metadata.name}.{digest}", kind, metadata, event, now), event, now)
+            name = f"{metadata.name}.{place_in_life(event.reason):02}{digest}"
+            self._create_or_count(_encode_event(name, kind, metadata, event, now), event, now)
         except ApiError:
             return
         if len(self._silent_until) >= self._forget_at:

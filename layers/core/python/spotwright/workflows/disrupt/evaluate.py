@@ -17,6 +17,7 @@ from spotwright.disruption import blockers, breaker, emptiness
 from spotwright.disruption.blockers import BlockedEvent
 from spotwright.disruption.candidates import Blocked
 from spotwright.disruption.rollouts import Phase
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
@@ -120,7 +121,8 @@ def _disrupt_with_pods(
         if result.committed or result.obstacle:
             return result
     result, found = propose_consolidation(ports, snapshot, plan, locked=locked, seconds_left=seconds_left)
-    _record_obstacles(ports, snapshot, _blocked_events(snapshot, found.refused, events.CANNOT_CONSOLIDATE))
+    refused = _past_consolidate_after(snapshot, found.refused)
+    _record_obstacles(ports, snapshot, _blocked_events(snapshot, refused, events.CANNOT_CONSOLIDATE))
     return result
 
 
@@ -142,6 +144,18 @@ def _blocked_events(snapshot: Snapshot, blocked: Iterable[Blocked], row: EventRo
         if node is not None and refusal.reason:
             said += blockers.claim_and_node_events(claim, node, row(reason=refusal.reason))
     return tuple(said)
+
+
+def _past_consolidate_after(snapshot: Snapshot, refused: Iterable[Blocked]) -> tuple[Blocked, ...]:
+    """Those whose consolidateAfter has passed. As in Karpenter nothing is said of others; Never was said before."""
+    pools, pods = {pool.name: pool for pool in snapshot.nodepools}, blockers.pods_by_node(snapshot.pods)
+    claims = {claim.name: claim for claim in snapshot.nodeclaims}
+
+    def has_passed(claim: NodeClaim) -> bool:
+        pool, on_node = pools.get(claim.nodepool), pods.get(claim.node_name, [])
+        return not emptiness.consolidate_after_reason(claim, pool, on_node, snapshot.now)
+
+    return tuple(refusal for refusal in refused if has_passed(claims[refusal.claim]))
 
 
 def _ring_stale_claims(ports: ProvisionPorts, snapshot: Snapshot) -> None:
