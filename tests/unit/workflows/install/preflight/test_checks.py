@@ -235,6 +235,20 @@ def test_a_problem_is_one_sentence_with_the_next_step(
     assert not [check for check in run_checks(skipping, seen) if check.status is Status.PROBLEM]
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("1.31", "Kubernetes 1.31; the tests were run on 1.35 and 1.36, not on this version"),
+        ("1.35", "Kubernetes 1.35"),
+        ("1.36", "Kubernetes 1.36"),
+        ("1.37", "Kubernetes 1.37; the tests were run on 1.35 and 1.36, not on this version"),
+    ],
+)
+def test_a_version_that_was_not_tried_is_said_and_no_problem(version: str, said: str) -> None:
+    (check,) = run_checks(TARGET, cluster(version=version), ("version",))
+    assert (check.status, check.message) == (Status.OK, said)
+
+
 def test_the_cell_that_serves_the_cluster_already_may_be_deployed_again() -> None:
     target = msgspec.structs.replace(TARGET, cell="blue")
     (check,) = run_checks(target, facts(workloads=Workloads(cell="blue")), ("cell",))

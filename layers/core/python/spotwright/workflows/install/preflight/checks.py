@@ -28,8 +28,8 @@ from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, 
 
 # The FlowSchema that is installed is of an API that Kubernetes has since.
 OLDEST_VERSION: Final = (1, 29)
-# The newest that the tests run on.
-NEWEST_VERSION: Final = (1, 35)
+# What the tests run on, and what those that ask an API server were seen to pass on (`make test-kubernetes`).
+TRIED_VERSIONS: Final = ((1, 35), (1, 36))
 _POD_IDENTITY: Final = "eks-pod-identity-agent"
 _ADDONS: Final = ("vpc-cni", "kube-proxy", "coredns")
 # What the add-on's DaemonSet or Deployment is called in kube-system, where it is another name.
@@ -116,8 +116,9 @@ def _check_version(_target: Target, _facts: Facts, cluster: ClusterDescription) 
             f"Kubernetes {cluster.version} is older than {_dotted(OLDEST_VERSION)}, which is the oldest that"
             " Spotwright runs on: update the cluster first"
         )
-    if version > NEWEST_VERSION:
-        return Works(f"Kubernetes {cluster.version}; the tests run on {_dotted(NEWEST_VERSION)} at most")
+    if version not in TRIED_VERSIONS:
+        tried = " and ".join(_dotted(each) for each in TRIED_VERSIONS)
+        return Works(f"Kubernetes {cluster.version}; the tests were run on {tried}, not on this version")
     return Works(f"Kubernetes {cluster.version}")
 
 
