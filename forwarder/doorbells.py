@@ -127,7 +127,7 @@ def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bo
         return True
     is_sick = unhealthy_condition(after) not in (None, unhealthy_condition(before))
     starts = not (before.is_initialized and after.is_initialized)
-    return is_sick or _node_facts(before, starts) != _node_facts(after, starts) or _labels_ring(before, after)
+    return is_sick or _node_facts(before, starts) != _node_facts(after, starts) or _labels_ring(before, after, starts)
 
 
 def _node_facts(node: Node, starts: bool) -> object:
@@ -148,15 +148,11 @@ def _node_facts(node: Node, starts: bool) -> object:
     )
 
 
-def _labels_ring(before: Node, after: Node) -> bool:
-    if before.is_registered != after.is_registered:
-        # A registered node has the labels of its claim.
-        return before.is_registered
-    return _without_initialized(before) != _without_initialized(after)
-
-
-def _without_initialized(node: Node) -> dict[str, str]:
-    return {key: value for key, value in node.metadata.labels.items() if key != labels.INITIALIZED}
+def _labels_ring(before: Node, after: Node, starts: bool) -> bool:
+    """The labels of a node that starts come from its claim, its kubelet and the cloud's controller."""
+    if (before.is_registered and not after.is_registered) or (before.is_initialized and not after.is_initialized):
+        return True
+    return not starts and before.metadata.labels != after.metadata.labels
 
 
 def _room(node: ClusterObject | None) -> object:

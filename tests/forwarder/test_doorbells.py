@@ -56,7 +56,9 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
     (decoded("Node", objects.node(ready=False)), ready_node, {NODE}),
     (ready_node, decoded("Node", objects.node(taints=("a",))), {NODE}),
     (ready_node, None, {NODE}),
-    (ready_node, node_of(keys=("team",)), {NODE}),
+    (node_of(keys=(INITIALIZED,)), node_of(keys=(INITIALIZED, "team")), {NODE}),
+    (node_of(keys=(INITIALIZED,)), node_of(), {NODE}),
+    (ready_node, node_of(keys=("team",)), set()),
     # What lifecycle writes while a node becomes ready.
     (node_of("", taints=(UNREGISTERED,)), node_of(keys=(REGISTERED,), taints=(UNREGISTERED,)), set()),
     (node_of(taints=(UNREGISTERED, "a")), node_of(taints=("a", HELD)), set()),
