@@ -73,7 +73,7 @@ def orders_by_surplus(
     ``snapshot``: with pods where they are planned; ``catalog``: with overlays. ``eviction_price``: what an eviction of
     cost 1 counts as, in picodollars per hour.
     """
-    free, shapes = _free_room(snapshot, catalog), list(_shapes(snapshot, catalog, FILLED))
+    free, shapes = find_free_room(snapshot, catalog), list(_shapes(snapshot, catalog, FILLED))
 
     def order(amounts: Mapping[str, Sequence[int]]) -> list[Candidate]:
         nodes, spare = _divide(candidates, amounts)
@@ -100,12 +100,12 @@ def build_problem(
     ``filled``: the share of a new node's room that pods fill. ``in_whole_pods``: free is only what small pods fit into,
     on each node by itself.
     """
-    free = _free_room(snapshot, catalog)
+    free = find_free_room(snapshot, catalog)
     nodes, spare = _divide(candidates, _in_whole_pods(free, candidates) if in_whole_pods else free)
     return nodes, spare, list(_shapes(snapshot, catalog, filled))
 
 
-def _free_room(snapshot: Snapshot, catalog: Catalog) -> dict[str, list[int]]:
+def find_free_room(snapshot: Snapshot, catalog: Catalog) -> dict[str, list[int]]:
     """What is free on each node, by name."""
     state = build_cluster_state(snapshot, catalog, build_daemonset_pods(snapshot))
     return {node.name: [max(0, node.free_capacity.get(name, 0)) for name in RESOURCES] for node in state.nodes}
