@@ -389,6 +389,19 @@ def test_a_node_whose_type_is_not_known_is_not_compared() -> None:
     assert 'instance type "m5.4xlarge" has no known price' in reasons(found)["a"]
 
 
+def test_of_many_nodes_that_pay_each_by_itself_all_and_half_of_them_are_tried_and_no_more() -> None:
+    asked = list[None]()
+
+    def has_time() -> bool:
+        asked.append(None)
+        return True
+
+    machines = [machine(f"n{number:02}", LARGE, app(f"p-{number}", 900)) for number in range(24)]
+    found = consolidate(cluster(*machines), Plan(), catalog(LARGE, SMALL), locked=NOBODY, has_time=has_time)
+    assert len({name for move in found.moves for name in move.candidates}) == 24
+    assert len(asked) == 2
+
+
 def test_without_time_nothing_is_tried() -> None:
     observed = cluster(machine("a", LARGE, app("p", 900)))
     found = consolidate(observed, Plan(), catalog(LARGE, SMALL), locked=NOBODY, has_time=lambda: False)

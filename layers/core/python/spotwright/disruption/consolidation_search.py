@@ -1,9 +1,9 @@
 """Which candidates of consolidation go together: sets of them are tried, and the set that is worth most is kept.
 
-First the candidates up to some length of their order, the longest first, then lengths between those that were best;
-then candidates that were left out, one by one. Of few candidates each is also tried alone, in the order in which
-Karpenter would take them, and left out of the best set again, so that nothing is left that a single command of
-Karpenter's finds.
+First the candidates up to some length of their order, the longest first, then lengths between those that were best; but
+where half of many candidates is worth about half, each of them adds its part, and no other length is tried. Then
+candidates that were left out, one by one. Of few candidates each is also tried alone, in the order in which Karpenter
+would take them, and left out of the best set again, so that nothing is left that a single command of Karpenter's finds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +29,8 @@ TRIALS_OF_NODES: Final = 2_500
 LEAST_TRIALS: Final = 6
 # Of many candidates: so many lengths in a row that are worth less than a longer one end the halving.
 MAXIMUM_WORSE: Final = 2
+# Where half of many candidates is worth at most this share of all, each adds its part, and no other length is tried.
+ADDS_UP: Final = Fraction(2, 3)
 # Lengths tried between those that were best.
 MAXIMUM_BETWEEN: Final = 4
 
@@ -47,7 +49,7 @@ class Search:
         self._prices = prices
         self._has_time = has_time
         self._most_trials = max(LEAST_TRIALS, TRIALS_OF_NODES // max(1, len(snapshot.nodes)))
-        self._tried = set[frozenset[str]]()
+        self._tried: dict[frozenset[str], Fraction] = {}
         self._best = frozenset[str]()
         self._value = Fraction(0)
         self.refused: dict[str, str] = {}
@@ -78,6 +80,8 @@ class Search:
                 worse += 1
             if worse == MAXIMUM_WORSE:
                 break
+            if length == len(ordered) // 2 and self._adds_up(ordered):
+                return
         below, above = best // 2, min(2 * best, len(ordered))
         for _ in range(MAXIMUM_BETWEEN // 2):
             for length in ((below + best) // 2, (best + above + 1) // 2):
@@ -86,6 +90,12 @@ class Search:
                     break
             else:
                 below, above = (below + best) // 2, (best + above + 1) // 2
+
+    def _adds_up(self, ordered: Sequence[Candidate]) -> bool:
+        whole, half = (self._tried.get(_named(ordered[:length])) for length in (len(ordered), len(ordered) // 2))
+        if whole is None or half is None or len(ordered) <= MAXIMUM_SINGLE:
+            return False
+        return half <= ADDS_UP * whole
 
     def _some(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that are tried one by one: few candidates all, of many some that were left out."""
@@ -97,12 +107,12 @@ class Search:
 
     def _consider(self, candidates: Sequence[Candidate]) -> bool:
         """Whether these candidates, or some of them, are worth more than the best so far."""
-        names = frozenset(candidate.name for candidate in candidates)
+        names = _named(candidates)
         if not names or names in self._tried or len(self._tried) >= self._most_trials or not self._has_time():
             return False
-        self._tried.add(names)
         moves = self._find_moves(candidates)
         value = sum((move.value_picousd for move in moves), start=Fraction(0))
+        self._tried[names] = value
         if value <= self._value:
             return False
         self._best, self._value = _names(moves), value
@@ -119,6 +129,10 @@ class Search:
         moves, refused = accept(trial, self._snapshot, self._prices)
         self.refused |= refused
         return moves
+
+
+def _named(candidates: Iterable[Candidate]) -> frozenset[str]:
+    return frozenset(candidate.name for candidate in candidates)
 
 
 def _names(moves: Iterable[Move]) -> frozenset[str]:
