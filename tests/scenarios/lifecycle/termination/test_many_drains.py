@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from spotwright.errors import Unavailable
 from spotwright.lifecycle import refused_evictions
 from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.model import labels
@@ -13,7 +14,7 @@ from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
-from spotwright.simulation.effects import Effect
+from spotwright.simulation.effects import Effect, Fault
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 NODES = 200
@@ -175,3 +176,20 @@ def test_a_budget_that_lets_some_pods_go_at_a_time_is_not_waited_for_longer_than
     assert world.run(400, until=lambda: before.isdisjoint(claim.name for claim in world.claims()))
     assert len(world.running_pods()) == 40
     assert len(asked) <= 3 * 40
+
+
+@pytest.mark.parametrize("action", ["refused_evictions", "save_refused_evictions"])
+def test_what_is_refused_is_asked_for_without_the_state_table(action: str) -> None:
+    world = fresh_world()
+    world.deploy(builders.pod("web", cpu_millicores=1800, labels={"app": "web"}), 2)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    world.forget_deployments()
+    budget = builders.pod_disruption_budget("web", "web", max_unavailable=0)
+    world.cluster.put("poddisruptionbudgets", budget)
+    world.effects.inject(Fault("state", action, Unavailable("no answer"), times=1_000_000))
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(30)
+    assert len(world.running_pods()) == 2
+    world.cluster.remove("poddisruptionbudgets", budget.metadata.key)
+    assert world.run(120, until=lambda: not world.claims())

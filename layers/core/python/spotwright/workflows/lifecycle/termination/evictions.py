@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from spotwright.errors import Conflict
+from spotwright.errors import ApiError, Conflict
 from spotwright.lifecycle import refused_evictions
 from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.model.kubernetes.pod import Pod
@@ -12,8 +12,11 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
 def known_refusals(ports: LifecyclePorts) -> dict[str, RefusedEvictions]:
-    """What is refused now, by key."""
-    return {refused.key: refused for refused in ports.state.refused_evictions()}
+    """What is refused now, by key. While the state table does not answer, each node asks for itself."""
+    try:
+        return {refused.key: refused for refused in ports.state.refused_evictions()}
+    except ApiError:
+        return {}
 
 
 def evict_pod(ports: LifecyclePorts, pod: Pod, known: dict[str, RefusedEvictions], *, now: datetime) -> bool:
@@ -57,9 +60,11 @@ def _note_refusal(ports: LifecyclePorts, pod: Pod, known: dict[str, RefusedEvict
 
 
 def _save(ports: LifecyclePorts, refused: RefusedEvictions) -> RefusedEvictions | None:
-    """As it is stored now; None when another was first."""
+    """As it is stored now; None when another was first. Where the state table does not answer it is not stored."""
     try:
         ports.state.save_refused_evictions(refused)
     except Conflict:
         return None
+    except ApiError:
+        return refused
     return msgspec.structs.replace(refused, version=refused.version + 1)
