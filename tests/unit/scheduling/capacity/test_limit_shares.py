@@ -9,6 +9,7 @@ from spotwright.scheduling.capacity.weight_groups import ENFORCED, WeightGroup
 from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.bit_sets import iterate_bits, to_bits
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.packing.known_packings import KnownPackings
 from tests.unit.scheduling.builders import ZONES, instance, planned, pod, pool, snapshot, zone_is
 
 SIZES = (2, 4, 8, 16)
@@ -69,7 +70,7 @@ def weight_group(cpu: int, *types: InstanceType) -> WeightGroup:
     """A NodePool with a limit on cpu."""
     templates, _ = build_templates(snapshot(pools=(pool(limits={"cpu": str(cpu)}),)), Catalog({"": types}))
     index = OfferingIndex(templates, (), (resources.CPU, resources.MEMORY, resources.PODS))
-    return WeightGroup(index, (), {}, (), {}, ENFORCED)
+    return WeightGroup(index, (), {}, (), {}, ENFORCED, KnownPackings())
 
 
 def planned_node(group: WeightGroup, letters: str) -> PlannedNode:

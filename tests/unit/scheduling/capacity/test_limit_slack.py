@@ -8,6 +8,7 @@ from spotwright.scheduling.capacity.planned_nodes import OfferingOptions, Planne
 from spotwright.scheduling.capacity.weight_groups import ENFORCED, WeightGroup
 from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.packing.known_packings import KnownPackings
 from tests.unit.scheduling.builders import GIB, instance, pool, snapshot
 
 DENSE = instance("dense", 8, 8, 0.80)
@@ -19,7 +20,7 @@ def weight_group(*requirements: NodeSelectorRequirement, memory: str) -> WeightG
     pools = (pool("default", *requirements, limits={"memory": memory}),)
     templates, _ = build_templates(snapshot(pools=pools), Catalog({"": (DENSE, WIDE)}))
     index = OfferingIndex(templates, (), (resources.CPU, resources.MEMORY, resources.PODS))
-    return WeightGroup(index, (), {}, (), {}, ENFORCED)
+    return WeightGroup(index, (), {}, (), {}, ENFORCED, KnownPackings())
 
 
 def dense_node(group: WeightGroup, node_count: int = 1) -> PlannedNode:

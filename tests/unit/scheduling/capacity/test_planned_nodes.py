@@ -6,6 +6,7 @@ from spotwright.scheduling.capacity.planned_nodes import OfferingOptions, Planne
 from spotwright.scheduling.capacity.weight_groups import ENFORCED, WeightGroup
 from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.packing.known_packings import KnownPackings
 from tests.unit.scheduling.builders import instance, pool, snapshot
 
 PLANNED = instance("planned", 8, 16, 0.80)
@@ -19,7 +20,7 @@ def type_after(limits: dict[str, str]) -> str:
     types = (PLANNED, LEAN, WIDE, LARGE)
     templates, _ = build_templates(snapshot(pools=(pool(limits=limits),)), Catalog({"": types}))
     index = OfferingIndex(templates, (), (resources.CPU, resources.MEMORY, resources.PODS))
-    group = WeightGroup(index, (), {}, (), {}, ENFORCED)
+    group = WeightGroup(index, (), {}, (), {}, ENFORCED, KnownPackings())
     node = PlannedNode(group, 0, OfferingOptions(index.all_offerings), "node")
     node.offering = next(n for n, each in enumerate(index.pool_type_of) if each.instance_type is PLANNED)
     moved = node.moved_to(group, range(len(index.offerings)))

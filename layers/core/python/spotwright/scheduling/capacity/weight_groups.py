@@ -19,6 +19,7 @@ from spotwright.scheduling.offerings.limit_prices import LimitPrices, add_limit_
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import PoolTypeKey
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
+from spotwright.scheduling.packing.known_packings import KnownPackings
 from spotwright.scheduling.packing.problem import RemainingLimits, offerings_up_to_size
 from spotwright.scheduling.packing.search import NODE_SIZE_BOUNDS_MILLICORES
 
@@ -58,7 +59,7 @@ class WeightGroup:
 
     ``requirements``: all that pods may ask for, and labels that rules between pods look at with the values these know:
     what undetermined labels must tell apart. ``reserved``: instances left by capacity reservation, shared by all
-    weight groups.
+    weight groups. ``known_packings``: of all attempts at one plan.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class WeightGroup:
         requirements: Iterable[Requirements],
         reserved: dict[str, int],
         limit_policy: LimitPolicy,
+        known_packings: KnownPackings,
     ) -> None:
+        self.known_packings = known_packings
         self.offering_index = offering_index
         self._daemonset_pods = daemonset_pods
         self.undetermined_labels = UndeterminedLabels(offering_index, requirements)
@@ -194,10 +197,11 @@ class WeightGroup:
 
 
 class OfferingIndexCache:
-    """Offering indexes by their NodePools and resources; all attempts at one plan share them."""
+    """Offering indexes by their NodePools and resources, and packings; all attempts at one plan share them."""
 
     def __init__(self, daemonset_pods: Sequence[DaemonSetPod]) -> None:
         self.daemonset_pods = daemonset_pods
+        self.known_packings = KnownPackings()
         self._indexes: dict[object, OfferingIndex] = {}
         self._bundles: dict[object, dict[PoolTypeKey, Bundle]] = {}
         self._policies: list[LimitPolicy] = []
@@ -236,6 +240,14 @@ def build_weight_groups(
     by_weight = groupby(templates, key=lambda template: template.nodepool.weight)
     indexes = (offering_indexes.get(list(same_weight), dimensions, limit_policy) for _, same_weight in by_weight)
     return [
-        WeightGroup(index, offering_indexes.daemonset_pods, usage_by_nodepool, requirements, reserved, limit_policy)
+        WeightGroup(
+            index,
+            offering_indexes.daemonset_pods,
+            usage_by_nodepool,
+            requirements,
+            reserved,
+            limit_policy,
+            offering_indexes.known_packings,
+        )
         for index in indexes
     ]

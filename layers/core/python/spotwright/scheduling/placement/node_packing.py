@@ -13,7 +13,6 @@ from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import build_host_constraints
 from spotwright.scheduling.packing.problem import Exchange, PackedNodes, Packing, PackingProblem, connected_classes
-from spotwright.scheduling.packing.search import find_cheapest_packing
 from spotwright.scheduling.topology.topology import Topology
 
 
@@ -90,7 +89,7 @@ class NodePacking:
         while True:
             counts = [len(pending_class.pod_keys) for pending_class in self._pending_classes]
             counts += [0] * (len(self._problem.offerings) - len(counts))
-            packing = find_cheapest_packing(self._problem, counts, limits, budget - work_units)
+            packing = self._group.known_packings.find_cheapest(self._problem, counts, limits, budget - work_units)
             work_units += packing.work_units
             if not packing.nodes:
                 return work_units
