@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.errors import Denied, InvalidRequest, Throttled, Unavailable
+from spotwright.errors import Conflict, Denied, InvalidRequest, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
@@ -279,3 +279,26 @@ def test_a_node_that_becomes_ready_while_it_is_registered_does_not_get_its_taint
     assert {taint.key for before, after in written for taint in after.taints if taint not in before.taints} == {
         labels.HELD
     }
+
+
+def test_a_node_that_registers_while_a_lingering_taint_is_taken_off_is_labeled_as_initialized(world: World) -> None:
+    """The taint of a node that was unreachable goes some seconds after the node is Ready again."""
+    world.settings = msgspec.structs.replace(world.settings, follow_plan="Off")
+    world.kubelets.boot_seconds = 3600
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: any(claim.provider_id for claim in world.claims()))
+    (claim,) = world.claims()
+    node = builders.unmanaged_node("n1", provider_id=claim.provider_id)
+    taints = (Taint(labels.UNREGISTERED, "NoExecute"), Taint(labels.UNREACHABLE, "NoExecute"))
+    world.cluster.put("nodes", msgspec.structs.replace(node, taints=taints))
+    assert world.run(10, until=lambda: world.claims()[0].is_condition_true("Initialized"))
+    assert world.cluster.find("nodes", "n1").is_initialized
+
+
+def test_a_node_that_changed_while_its_doorbell_was_handled_is_looked_at_again_after_a_second(world: World) -> None:
+    """A heartbeat of the kubelet between reading the node and writing it changes nothing that rings."""
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(120, until=lambda: any(node.is_registered for node in world.cluster.nodes()))
+    world.effects.inject(Fault("cluster", "set_taints", Conflict("the node has changed", code="Conflict")))
+    assert world.run(60, until=lambda: any(node.is_open for node in world.cluster.nodes()))
+    assert world.run(5, until=lambda: world.claims()[0].is_condition_true("Initialized"))

@@ -1,5 +1,7 @@
 """Nodes and NodeClaims that do not belong together as they should: drained first, reported, and nothing lost."""
 
+from collections.abc import Collection
+
 import msgspec
 import pytest
 
@@ -135,6 +137,25 @@ def test_two_claims_of_one_instance_are_reported_and_a_deleted_node_costs_neithe
 
 def twin_of(world: World) -> NodeClaim:
     return next(claim for claim in world.claims() if claim.name == "twin")
+
+
+def test_of_two_claims_of_an_instance_a_single_one_is_registered_when_the_cached_list_is_old(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = running_claim(world)
+    usual = world.cluster.nodeclaims_of_instances
+
+    def before_registration(instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
+        found = usual(instances, cached=cached)
+        return tuple(msgspec.structs.replace(each, conditions=()) for each in found) if cached else found
+
+    monkeypatch.setattr(world.cluster, "nodeclaims_of_instances", before_registration)
+    twin(world, claim)
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "node", claim.node_name)])
+    world.run(5)
+    registered = find_condition(current(world, twin_of(world)).conditions, "Registered")
+    assert registered is not None
+    assert (registered.status, registered.reason) == ("False", "MultipleNodeClaimsFound")
 
 
 def test_a_claim_that_shares_its_instance_goes_alone(world: World) -> None:

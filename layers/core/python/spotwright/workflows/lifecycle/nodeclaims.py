@@ -29,6 +29,7 @@ from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations, reservations
 from spotwright.workflows.lifecycle.actions import (
+    claims_by_name,
     delete_claim_and_say_why,
     has_disrupted_taint,
     log,
@@ -59,6 +60,8 @@ from spotwright.workflows.ports.doorbells import Doorbell
 # A deleted claim without any of these is stepped for the first time.
 _TERMINATION_CONDITIONS: Final = ("Drained", "InstanceTerminating")
 TAINT_ATTEMPTS: Final = 3
+# So soon a step is taken again that another change came between.
+CONFLICT_SECONDS: Final = 1
 # A claim that becomes consolidatable this soon is rung for at that moment; later ones are found by the schedule.
 SOON: Final = timedelta(seconds=120)
 
@@ -73,7 +76,8 @@ def step_nodeclaim(
 ) -> None:
     """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
 
-    Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again.
+    Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again,
+    and after a concurrent change the doorbell of a node, too.
     """
     claim = ports.cluster.nodeclaim(name)
     if claim is not None:
@@ -117,7 +121,10 @@ def _step(
         earliest = _earliest_tick(ports, claim, now) if ticks and wait == float("inf") else 0
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=name, conflict=str(lost))
-        wait = 1.0
+        wait = CONFLICT_SECONDS
+        if node is not None and claim.metadata.deletion_timestamp is None and isinstance(lost, Conflict):
+            # What changed need not ring: a heartbeat of the kubelet, or another step of the claim.
+            ring_lifecycle(ports, "node", [node.name], delay_seconds=CONFLICT_SECONDS)
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=name, code=failure.code, error=str(failure))
         wait = float("inf")
@@ -217,9 +224,11 @@ def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Nod
         return float("inf")
     node = _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
     registration_health.record_registration(ports, claim, now=now)
-    result, is_starting = registration.result, node is None or not node.is_open
+    result, initialization = registration.result, initialize(claim, node)
+    # Some taint of the control plane may be left on a node that is initialized all the same.
+    is_starting = initialization.log is None and (node is None or not node.is_open)
     if is_starting:
-        changes = (*result.condition_changes, *initialize(claim, node).condition_changes)
+        changes = (*result.condition_changes, *initialization.condition_changes)
         result = msgspec.structs.replace(result, condition_changes=changes)
     claim = _write(ports, claim, result, now)
     record_events(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
@@ -231,8 +240,13 @@ def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Nod
 
 def _registered_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[str, ...]:
     """Names of further claims that have the claim's instance and are registered."""
-    others = other_claims(ports, claim, cached=True)
-    return tuple(other.name for other in others if other.is_condition_true("Registered"))
+    # The list may show another claim as it was before it was registered, or before it was deleted.
+    others = claims_by_name(ports, [other.name for other in other_claims(ports, claim, cached=True)])
+    return tuple(
+        name
+        for name in sorted(others)
+        if others[name].is_condition_true("Registered") and others[name].metadata.deletion_timestamp is None
+    )
 
 
 def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
