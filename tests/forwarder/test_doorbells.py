@@ -19,6 +19,9 @@ NODE = QueuedDoorbell("lifecycle", "node", "n")
 CLAIM = QueuedDoorbell("lifecycle", "claim", "c")
 CLASS = QueuedDoorbell("catalog", "nodeclasses", "w")
 
+READY = {"type": "Ready", "status": "True"}
+SICK = {"type": "KernelReady", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
 waiting = decoded("Pod", objects.pod(unschedulable=True))
 bound = decoded("Pod", objects.pod(node="n"))
 kept = decoded("Pod", objects.pod(node="n", kept="true"))
@@ -34,6 +37,12 @@ def starting(ready: bool, taints: tuple[str, ...] = ()) -> ClusterObject:
     found = objects.node(taints=taints)
     stated = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
     found["status"]["conditions"] = [stated]
+    return decoded("Node", found)
+
+
+def stated(initialized: bool, part: str, **fields: object) -> ClusterObject:
+    found = objects.node(further_labels=(INITIALIZED,) if initialized else ())
+    found[part] = found.get(part, {}) | fields
     return decoded("Node", found)
 
 
@@ -72,6 +81,11 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
     (node_of(keys=(REGISTERED,)), node_of(keys=(REGISTERED, INITIALIZED)), set()),
     (node_of("", taints=(UNREGISTERED, "a")), node_of(keys=(REGISTERED,), taints=(UNREGISTERED,)), {NODE}),
     (node_of(keys=(REGISTERED,)), node_of(), {NODE}),
+    # An instance is known late, or a device plugin registers its resource.
+    (stated(False, "spec", providerID="aws:///a/i-1"), stated(False, "spec", providerID="aws:///a/i-2"), {NODE}),
+    (stated(False, "status", allocatable={"cpu": "3"}), stated(False, "status", allocatable={"cpu": "4"}), {NODE}),
+    (stated(False, "status", capacity={"cpu": "3"}), stated(False, "status", capacity={"cpu": "4"}), {NODE}),
+    (stated(True, "status", conditions=[READY, SICK]), stated(True, "status", conditions=[READY]), {NODE}),
     (ready_node, node_with("KernelReady", "False"), {NODE}),
     (node_with("KernelReady", "False"), node_with("KernelReady", "False", "2026-01-01T01:00:00Z"), {NODE}),
     (node_with("KernelReady", "False"), node_with("KernelReady", "False"), set()),
