@@ -7,6 +7,7 @@ Every step is decided from the instance and the Node as they are, so that the ag
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +21,8 @@ from local.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
 from local.kubernetes.control_plane import KUBELET_LABEL
 
 ALIVE = ("pending", "running")
+# Real machines boot side by side; each waits for the API server, mostly.
+INSTANCES_AT_ONCE = 8
 TRANSIENT_ERRORS = (ApiError, ApiUnavailable, BotoCoreError, ClientError)
 
 
@@ -53,19 +56,22 @@ class BootAgent:
         self._ended_at: dict[str, float] = {}
         self._up: set[str] = set()
         self._done: set[str] = set()
+        self._threads = ThreadPoolExecutor(INSTANCES_AT_ONCE, thread_name_prefix="instance")
 
     def reconcile(self) -> None:
         """Look at every instance once; what fails for one is written down and tried again.
 
         Raises AwsUnavailable.
         """
-        for instance in self._aws.instances():
-            if instance.id in self._done:
-                continue
-            try:
-                self._look_at(instance)
-            except TRANSIENT_ERRORS as error:
-                self._log.log(instance, f"tried again: {type(error).__name__}: {error}")
+        instances = [instance for instance in self._aws.instances() if instance.id not in self._done]
+        for _ in self._threads.map(self._try, instances):
+            pass
+
+    def _try(self, instance: Instance) -> None:
+        try:
+            self._look_at(instance)
+        except TRANSIENT_ERRORS as error:
+            self._log.log(instance, f"tried again: {type(error).__name__}: {error}")
 
     def _look_at(self, instance: Instance) -> None:
         if instance.state in ALIVE and not self._log.has_joined(instance):

@@ -3,6 +3,7 @@
 import base64
 import datetime as dt
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,7 @@ class AwsReader:
         self._cluster = cluster
         self._region = region
         self._cache: dict[str, tuple[float, Any]] = {}
+        self._asking = threading.RLock()
 
     def instances(self) -> list[Instance]:
         """Every instance, also those terminated lately. Raises AwsUnavailable."""
@@ -108,12 +110,13 @@ class AwsReader:
         return dict(self._ec2.describe_images(ImageIds=[image], IncludeDeprecated=True)["Images"][0])
 
     def _remembered[T](self, key: str, seconds: float | None, ask: Callable[[], T]) -> T:
-        """`seconds` None: for good."""
-        asked, _ = self._cache.get(key, (0.0, None))
-        now = time.monotonic()
-        if key not in self._cache or (seconds is not None and now - asked > seconds):
-            self._cache[key] = (now, ask())
-        found: T = self._cache[key][1]
+        """`seconds` None: for good. Threads that ask for the same wait for the answer to the first."""
+        with self._asking:
+            asked, _ = self._cache.get(key, (0.0, None))
+            now = time.monotonic()
+            if key not in self._cache or (seconds is not None and now - asked > seconds):
+                self._cache[key] = (now, ask())
+            found: T = self._cache[key][1]
         return found
 
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import threading
 from pathlib import Path
 
 from local.boot.join_check import Instance, JoinRefusal
@@ -22,6 +23,7 @@ class BootLog:
         known = self._joined.read_text().split() if self._joined.exists() else []
         self._known = set(known)
         self._refused: dict[str, str] = {}
+        self._writing = threading.Lock()
 
     def has_joined(self, instance: Instance) -> bool:
         """Did this instance ever register? A kubelet registers once: a deleted Node does not come back."""
@@ -29,7 +31,7 @@ class BootLog:
 
     def record_join(self, instance: Instance) -> None:
         self._known.add(instance.id)
-        with self._joined.open("a") as file:
+        with self._writing, self._joined.open("a") as file:
             file.write(instance.id + "\n")
         self.log(instance, f"registered as {instance.private_dns_name}")
 
@@ -39,10 +41,11 @@ class BootLog:
             return
         self._refused[instance.id] = stays.reason
         entry = {"time": timestamp(), "instance": instance.id, "code": stays.code, "reason": stays.reason}
-        with self._refusals.open("a") as file:
+        with self._writing, self._refusals.open("a") as file:
             file.write(json.dumps(entry | {"final": stays.final}) + "\n")
         self.log(instance, f"does not join: {stays.code}: {stays.reason}")
 
     def log(self, instance: Instance, text: str) -> None:
         """One line of the readable log."""
-        print(f"{dt.datetime.now(dt.UTC):%H:%M:%S.%f} {instance.id} {text}", flush=True)
+        with self._writing:
+            print(f"{dt.datetime.now(dt.UTC):%H:%M:%S.%f} {instance.id} {text}", flush=True)

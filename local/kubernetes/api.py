@@ -57,7 +57,7 @@ class KubernetesApi:
         if access.client_certificate is not None:
             context.load_cert_chain(access.client_certificate.certificate, access.client_certificate.key)
         self._server = access.server
-        self._pool = urllib3.PoolManager(ssl_context=context, timeout=TIMEOUT, retries=False, maxsize=4)
+        self._pool = urllib3.PoolManager(ssl_context=context, timeout=TIMEOUT, retries=False, maxsize=8)
         self._headers = {"Accept": "application/json"}
         if access.token is not None:
             self._headers["Authorization"] = f"Bearer {access.token}"
