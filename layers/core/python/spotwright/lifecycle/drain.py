@@ -150,7 +150,7 @@ def forced_deletion_time(pod: Pod, deadline: datetime) -> datetime:
 
 def tier_deadlines(pods: Iterable[Pod], deadline: datetime, now: datetime) -> dict[int, datetime]:
     """By tier, when its pods must have stopped for the pods of later tiers to have their grace periods until
-    ``deadline``. Pods that are told to stop by now wait for nobody's turn."""
+    ``deadline``. Nothing is reserved for pods that are told to stop by now."""
     longest: dict[int, int] = {}
     for pod in pods:
         if eviction.is_waiting_eviction(pod, now):

@@ -60,7 +60,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 # A deleted claim without any of these is stepped for the first time.
 _TERMINATION_CONDITIONS: Final = ("Drained", "InstanceTerminating")
 TAINT_ATTEMPTS: Final = 3
-# So soon a step is taken again that another change came between.
+# A step that met another change of the same object is taken again after so long.
 CONFLICT_SECONDS: Final = 1
 # A claim that becomes consolidatable this soon is rung for at that moment; later ones are found by the schedule.
 SOON: Final = timedelta(seconds=120)
@@ -274,12 +274,12 @@ def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> Node | None:
             if attempt == TAINT_ATTEMPTS:
                 raise
         current = ports.cluster.node(adoption.node.name)
-        if current is not None and _lists(current) != _lists(adoption.node):
+        if current is not None and _finalizers_and_owners(current) != _finalizers_and_owners(adoption.node):
             raise Conflict(f"nodes {current.name} has other finalizers or owners by now", code="Conflict")
     return None
 
 
-def _lists(node: Node) -> object:
+def _finalizers_and_owners(node: Node) -> object:
     """What adoption replaces as a whole."""
     return node.metadata.finalizers, node.metadata.owner_references
 
