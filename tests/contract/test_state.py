@@ -142,6 +142,19 @@ def test_a_throttled_work_is_begun_once_until_its_note_ends(state: StatePort) ->
     assert state.throttle("looks", now=4_000, until=9_000) == 0, "another work"
 
 
+@pytest.mark.parametrize("work", ["claim evaluations", "a-b.c", "set", "1"])
+def test_the_name_of_a_work_is_any_text(state: StatePort, work: str) -> None:
+    assert state.throttle(work, now=1_000, until=4_000) == 0
+    assert state.throttle(work, now=1_001, until=4_001) == 4_000
+    planning = f"planning {work}"
+    assert state.begin_planning(planning, now=1_000, until=4_000)
+    assert not state.begin_planning(planning, now=1_001, until=4_001)
+    assert not state.end_planning(planning, until=4_001)
+    assert state.end_planning(planning, until=4_000, served=0)
+    assert state.begin_planning(planning, now=1_002, until=4_002)
+    assert state.end_planning(planning, until=4_002)
+
+
 def test_a_note_of_a_clock_that_is_minutes_ahead_holds_nobody_up(state: StatePort) -> None:
     ahead = 300_000
     assert state.throttle("looks", now=ahead, until=ahead + 2_000) == 0

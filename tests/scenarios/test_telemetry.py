@@ -135,6 +135,7 @@ SCENARIOS = {
         "a_refusal_that_stays_ends_the_claim_after_five_minutes",
     ),
     "scenarios/lifecycle/test_cluster_state.py": ("a_fresh_state_is_read_instead_of_lists",),
+    "scenarios/lifecycle/test_nodepool_status.py": ("where_nobody_rings_the_poll_counts",),
     "scenarios/lifecycle/launch/test_taken_names.py": ("a_taken_name_costs_one_place_which_is_planned_again",),
     "scenarios/lifecycle/provisioning/test_nodeoverlays.py": ("an_overlay_says_whether_it_counts",),
     "scenarios/lifecycle/provisioning/test_reservations.py": (

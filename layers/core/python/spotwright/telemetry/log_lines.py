@@ -268,6 +268,11 @@ STEP_FAILED: Final = LogLine(
     when="The API server, EC2 or DynamoDB did not answer, or refused, in a step for the named object.",
     remedy="If it lasts, the error code says which call fails and why.",
 )
+DOORBELL_LEFT_OUT: Final = LogLine(
+    _WARNING, "doorbell left out, a schedule does its work", ("doorbell", "code", "error"),
+    when="DynamoDB or SQS did not answer, or refused, when NodePools were to be counted or disruption evaluated soon.",
+    remedy="Nothing, unless it lasts: then the error says which call fails and why.",
+)
 DOORBELL_FAILED: Final = LogLine(
     _WARNING, "failed to handle doorbell, will retry", ("kind", "key", "code", "error"),
     when="The work that a doorbell asks for failed; its message returns to the queue, those beside it do not. After"

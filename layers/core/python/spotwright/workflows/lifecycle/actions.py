@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -132,11 +133,9 @@ def request_disruption_of_claims(ports: LifecyclePorts, *, now: datetime) -> Non
 def _request_evaluation(
     ports: LifecyclePorts, throttle: str, key: str, at_most_every_seconds: int, delay_seconds: int, now: datetime
 ) -> None:
-    moment = epoch_ms(now)
-    with suppress(ApiError):
-        if not ports.state.throttle(throttle, now=moment, until=moment + at_most_every_seconds * 1000):
-            bell = Doorbell(ports.cluster.name, "evaluate", key)
-            ports.doorbells.ring("disrupt", [bell], delay_seconds=delay_seconds)
+    bell = Doorbell(ports.cluster.name, "evaluate", key)
+    ring = partial(ports.doorbells.ring, "disrupt", [bell], delay_seconds=delay_seconds)
+    _ring_once(ports, throttle, at_most_every_seconds, ring, now)
 
 
 def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:
@@ -144,10 +143,18 @@ def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:
 
     Where the state table does not answer, or the doorbell is lost, the next poll finds that the counts differ.
     """
+    ring = partial(ring_lifecycle, ports, "nodepools", [""], delay_seconds=STATUS_SECONDS)
+    _ring_once(ports, "nodepools", STATUS_SECONDS, ring, now)
+
+
+def _ring_once(ports: LifecyclePorts, throttle: str, seconds: int, ring: Callable[[], None], now: datetime) -> None:
+    """Ring, unless somebody did so in the last ``seconds``. A schedule does what a doorbell that fails asks for."""
     moment = epoch_ms(now)
-    with suppress(ApiError):
-        if not ports.state.throttle("nodepools", now=moment, until=moment + STATUS_SECONDS * 1000):
-            ring_lifecycle(ports, "nodepools", [""], delay_seconds=STATUS_SECONDS)
+    try:
+        if not ports.state.throttle(throttle, now=moment, until=moment + seconds * 1000):
+            ring()
+    except ApiError as failure:
+        log_line(log, log_lines.DOORBELL_LEFT_OUT, doorbell=throttle, code=failure.code, error=str(failure))
 
 
 def update_conditions(

@@ -59,25 +59,20 @@ class ClusterItem:
             return
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
-        expression, values, condition = _note(work, now, until)
-        return self._try(expression, values, condition=condition)
+        return self._note(work, now, until) is None
 
     def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
-        end, values = _end(work), {":u": {"N": str(until)}}
-        if served is None:
-            return self._try(f"REMOVE {end}", values, condition=f"{end} = :u")
-        return self._try(
-            f"REMOVE {end}",
-            values | {":s": {"N": str(served)}},
-            condition=f"{end} = :u AND (attribute_not_exists(requested) OR requested <= :s)",
-        )
+        condition, values = "#end = :u", _numbers(u=until)
+        if served is not None:
+            condition += " AND (attribute_not_exists(requested) OR requested <= :s)"
+            values |= _numbers(s=served)
+        return self._try("REMOVE #end", values, condition=condition, work=work) is None
 
     def throttle(self, work: str, *, now: int, until: int) -> int:
         known = self._throttled_until.get(work, 0)
         if now < known <= until + WRONG_CLOCK_MS:
             return known
-        expression, values, condition = _note(work, now, until)
-        row = self._table.try_update(self._cluster, "cluster", expression, values, condition=condition)
+        row = self._note(work, now, until)
         self._throttled_until[work] = until if row is None else number_attribute(row, _end(work))
         return 0 if row is None else max(self._throttled_until[work], now + 1)
 
@@ -117,13 +112,19 @@ class ClusterItem:
             return
         raise Conflict(f"cluster row of {self._cluster}: too many writers at once", code="ConditionalCheckFailed")
 
-    def _try(self, expression: str, values: Item, *, condition: str) -> bool:
-        """Whether the condition held."""
-        try:
-            self._update(expression, values, condition=condition)
-        except Conflict:
-            return False
-        return True
+    def _note(self, work: str, now: int, until: int) -> Item | None:
+        """Note the work, unless an earlier note holds: None, or the row with that note."""
+        return self._try(
+            "SET #end = :u",
+            _numbers(u=until, n=now, wrong=until + WRONG_CLOCK_MS),
+            condition="attribute_not_exists(#end) OR #end <= :n OR #end > :wrong",
+            work=work,
+        )
+
+    def _try(self, expression: str, values: Item, *, condition: str, work: str) -> Item | None:
+        """Update the row, in which ``#end`` is the end of the work's note: None, or the row as the condition met it."""
+        names = {"#end": _end(work)}
+        return self._table.try_update(self._cluster, "cluster", expression, values, condition=condition, names=names)
 
     def _update(self, expression: str, values: Item, *, condition: str = "", returns: str = "NONE") -> Any:
         return self._table.update(self._cluster, "cluster", expression, values, condition=condition, returns=returns)
@@ -134,11 +135,8 @@ def _end(work: str) -> str:
     return f"{work}_until"
 
 
-def _note(work: str, now: int, until: int) -> tuple[str, Item, str]:
-    """Expression, values and condition of an update that notes the work, unless an earlier note holds."""
-    end, times = _end(work), {":u": until, ":n": now, ":wrong": until + WRONG_CLOCK_MS}
-    values: Item = {name: {"N": str(time)} for name, time in times.items()}
-    return f"SET {end} = :u", values, f"attribute_not_exists({end}) OR {end} <= :n OR {end} > :wrong"
+def _numbers(**values: int) -> Item:
+    return {f":{name}": {"N": str(value)} for name, value in values.items()}
 
 
 def _unacted(item: Item) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,9 +75,18 @@ class Table:
         request: dict[str, Any] = {"ReturnValues": returns} | ({"ConditionExpression": condition} if condition else {})
         return self._update(pk, sk, expression, values, request)
 
-    def try_update(self, pk: str, sk: str, expression: str, values: Item, *, condition: str) -> Item | None:
-        """Update a row; None when ``condition`` held, else the row as it is, empty where DynamoDB does not show it."""
-        request = {"ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+    def try_update(
+        self, pk: str, sk: str, expression: str, values: Item, *, condition: str, names: Mapping[str, str]
+    ) -> Item | None:
+        """Update a row; None when ``condition`` held, else the row as it is, empty where DynamoDB does not show it.
+
+        ``names``: attributes by their placeholders in both expressions, which may be any text.
+        """
+        request = {
+            "ConditionExpression": condition,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            "ExpressionAttributeNames": names,
+        }
         try:
             self._update(pk, sk, expression, values, request)
         except Conflict as conflict:
