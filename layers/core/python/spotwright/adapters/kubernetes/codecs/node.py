@@ -1,5 +1,9 @@
 """Nodes, from JSON into the model."""
 
+from contextlib import suppress
+
+import msgspec
+
 from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import (
     Json,
@@ -19,9 +23,13 @@ def decode_node(obj: Json) -> Node:
         return validate(_node(obj))
     except DECODE_ERRORS as error:
         metadata = validate(decode_metadata(obj))
-        return Node(
+        node = Node(
             metadata, text_field(obj, "spec", "providerID"), unschedulable=True, read_error=describe_error(error)
         )
+        # Whoever writes its taints writes all of them.
+        with suppress(*DECODE_ERRORS):
+            node = validate(msgspec.structs.replace(node, taints=decode_taints(obj["spec"].get("taints"))))
+        return node
 
 
 def _node(obj: Json) -> Node:
