@@ -97,11 +97,15 @@ def rung(world: World) -> list[str]:
 
 
 def test_a_batch_rings_once_after_all_its_rows_are_there(world: World) -> None:
-    bodies = [*notices(10), envelope(REBALANCE, **{"instance-id": "i-03"})]
+    bodies = [
+        *notices(10),
+        envelope(REBALANCE, **{"instance-id": "i-03"}),
+        envelope(REBALANCE, **{"instance-id": "i-10"}),
+    ]
     assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == []
-    assert rung(world) == [" ".join(f"notices/notice:i-{number:02}" for number in range(10))]
+    assert rung(world) == ["notices/notice:i-00 notices/notice:i-10"], "all that EC2 takes back is one plan"
     assert world.effects.log[-1].action == "ring"
-    assert len(world.state.rows) == 10
+    assert len(world.state.rows) == 11
 
 
 @pytest.mark.parametrize("first_is_lighter", [True, False])
@@ -151,7 +155,10 @@ def test_rows_that_fail_fail_their_messages_and_the_others_are_rung_for(
     bodies = [*notices(8), envelope(REBALANCE, **{"instance-id": "i-05"})]
     answer = load_handler("interrupt", world).handler(sqs_event(bodies), Context())
     assert failed_messages(answer) == ["m2", "m5", "m8"]
-    assert rung(world) == [" ".join(f"notices/notice:i-{number:02}" for number in (0, 1, 3, 4, 6, 7))]
+    assert rung(world) == ["notices/notice:i-00"]
+    world.effects.log.clear()
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies[1:4]), Context())) == ["m1"]
+    assert rung(world) == ["notices/notice:i-01"], "of a row that was written"
 
 
 def test_a_ring_that_fails_brings_back_the_messages_of_its_cluster(cell: dict[str, World], world: World) -> None:

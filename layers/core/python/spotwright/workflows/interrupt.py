@@ -91,8 +91,9 @@ def record_notices(
     of any of their clusters.
     """
     targets = {message: _targets(notice, concerned) for message, notice in notices.items()}
-    written = _write_rows(clusters, _severest(notices, targets), now, may_begin)
-    rung = _ring(clusters, [target for target, failure in written.items() if failure is None])
+    severest = _severest(notices, targets)
+    written = _write_rows(clusters, severest, now, may_begin)
+    rung = _ring(clusters, {target: severest[target] for target, failure in written.items() if failure is None})
     return {
         message: failures[0]
         for message, rows in targets.items()
@@ -137,11 +138,19 @@ def _write_rows(
     return dict(zip(notices, in_parallel(write, notices), strict=True))
 
 
-def _ring(clusters: Mapping[str, InterruptPorts], written: Iterable[_Target]) -> dict[str, ApiError | None]:
-    """Ring once for all rows of a cluster. By cluster of the cell, why it failed, None also where there is no row."""
+def _ring(clusters: Mapping[str, InterruptPorts], written: Mapping[_Target, Notice]) -> dict[str, ApiError | None]:
+    """Ring once for all rows of a cluster. By cluster of the cell, why it failed, None also where there is no row.
+
+    All that EC2 takes back is replaced by one plan, whichever of it a doorbell names: one of them is enough.
+    """
     bells_by_cluster: dict[str, list[Doorbell]] = {}
-    for cluster, instance in sorted(written):
-        bells_by_cluster.setdefault(cluster, []).append(Doorbell(cluster, "notice", instance))
+    replaced: set[str] = set()
+    for target in sorted(written):
+        if written[target].kind in interruption_messages.REPLACED_KINDS:
+            if target.cluster in replaced:
+                continue
+            replaced.add(target.cluster)
+        bells_by_cluster.setdefault(target.cluster, []).append(Doorbell(target.cluster, "notice", target.instance))
 
     def ring(cluster: str) -> ApiError | None:
         return _failure_of(lambda: clusters[cluster].doorbells.ring("notices", bells_by_cluster[cluster]))

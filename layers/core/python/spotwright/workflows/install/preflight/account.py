@@ -6,7 +6,7 @@ from spotwright.workflows.install.preflight.facts import Facts, NotAsked, Role, 
 from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
 # What the queues wake at the same time when all are busy; each function gets less where the account has less.
-NEEDED_CONCURRENCY: Final = 35
+NEEDED_CONCURRENCY: Final = 30
 _CONCURRENCY_QUOTA: Final = "L-B99A9384"
 # Whoever has one of a group may do what the group is for.
 # https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html
