@@ -176,7 +176,13 @@ def _say_what_is_left(event: Mapping[str, Any], deadline: Deadline) -> CustomRes
     (forwarder,) = manifests.forwarder("", {})
     try:
         reason = explain_nodes_left(
-            _access(event), properties["Cluster"], properties["Cell"], forwarder, deadline, now=datetime.now(UTC)
+            _access(event),
+            properties["Cluster"],
+            properties["Cell"],
+            forwarder,
+            deadline,
+            request=event["RequestId"],
+            now=datetime.now(UTC),
         )
     except ApiError as failure:
         log_line(logger, log_lines.NODES_LEFT_UNKNOWN, cluster=properties["Cluster"], error=str(failure))

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spotwright import manifests
+from spotwright.adapters.aws.custom_resource import LONGEST_REASON
 from spotwright.errors import Denied, Unavailable
 from spotwright.workflows.install.nodes_left import SAID, explain_nodes_left
 from tests.functions.install.fakes import Access, Deadline, Objects
@@ -30,9 +31,11 @@ def cluster(*objects: Object) -> Objects:
     return found
 
 
-def said(objects: Objects, *, cell: str = "main", now: datetime = NOW) -> str:
+def said(objects: Objects, *, cell: str = "main", now: datetime = NOW, request: str = "") -> str:
+    """``request``: the id of the deletion; "" = one that was not seen before."""
     access = Access(objects)
-    reason = explain_nodes_left(access, "dev", cell, forwarder(), Deadline(30), now=now)
+    request = request or f"request-of-{now.isoformat()}"
+    reason = explain_nodes_left(access, "dev", cell, forwarder(), Deadline(30), request=request, now=now)
     assert access.closed == 1
     return reason
 
@@ -65,6 +68,43 @@ def test_what_somebody_else_wrote_there_counts_as_nothing() -> None:
     assert said(cluster(changed(forwarder(), "metadata.annotations", {SAID: "2026-01-02T03:00:00"}), claim("a")))
 
 
+def test_a_time_to_come_counts_as_nothing() -> None:
+    ahead = (NOW + timedelta(days=400)).isoformat()
+    assert said(cluster(changed(forwarder(), "metadata.annotations", {SAID: ahead}), claim("a")))
+
+
+def test_a_deletion_that_reaches_the_function_twice_is_told_the_same_twice() -> None:
+    """Lambda may deliver an event again; the doubled one must not let the stack go that the first has kept."""
+    objects = cluster(forwarder(), claim("a"))
+    first = said(objects, request="one")
+    assert first
+    assert said(objects, now=NOW + timedelta(minutes=2), request="one") == first
+    assert said(objects, now=NOW + timedelta(minutes=3), request="two") == ""
+
+
+def test_what_an_earlier_version_noted_counts() -> None:
+    objects = cluster(changed(forwarder(), "metadata.annotations", {SAID: NOW.isoformat()}), claim("a"))
+    assert said(objects, now=NOW + timedelta(hours=1)) == ""
+
+
+@pytest.mark.parametrize("spec", [{}, {"nodeClassRef": None}, {"nodeClassRef": {"name": "default"}}, None])
+def test_claims_without_a_class_of_ours_hold_no_deletion_up(spec: object) -> None:
+    """Such as were stored under another schema: a stack can be deleted whatever a cluster holds."""
+    odd = changed(claim("odd"), "spec", spec)
+    assert said(cluster(forwarder(), odd)) == ""
+    assert "1 NodeClaim (a)" in said(cluster(forwarder(), odd, claim("a")))
+
+
+def test_the_longest_sentence_is_not_cut_off() -> None:
+    """NodeClaims are called after their NodePool, whose name is a label's value, with six characters more."""
+    names = [f"{number:063}-abcde" for number in range(9)]
+    objects = cluster(forwarder("c" * 20), *map(claim, names))
+    access = Access(objects)
+    reason = explain_nodes_left(access, "n" * 100, "c" * 20, forwarder(), Deadline(30), request="r", now=NOW)
+    assert reason.endswith("leaves them as they are")
+    assert len(reason) <= LONGEST_REASON
+
+
 KARPENTER: Object = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -95,5 +135,5 @@ def test_a_cluster_that_does_not_answer_is_asked_until_the_deadline_and_left() -
     objects.failures = [Unavailable("no answer")] * 100
     access = Access(objects)
     with pytest.raises(Unavailable):
-        explain_nodes_left(access, "dev", "main", forwarder(), Deadline(30), now=NOW)
+        explain_nodes_left(access, "dev", "main", forwarder(), Deadline(30), request="r", now=NOW)
     assert access.closed == 1

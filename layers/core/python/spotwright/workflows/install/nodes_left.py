@@ -15,7 +15,7 @@ from spotwright.workflows.install.patience import retry
 from spotwright.workflows.install.preflight.workloads import cell_of, read_workloads
 from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, ObjectPort
 
-# On the forwarder's Deployment: when it was last said what would be left, as ISO 8601.
+# On the forwarder's Deployment: when it was last said what would be left, as ISO 8601, and the id of that request.
 SAID: Final = "spotwright.dev/nodes-left-said"
 # What was said longer ago is said again.
 SAID_COUNTS: Final = timedelta(days=1)
@@ -25,32 +25,42 @@ _CLASS_GROUP: Final = "karpenter.k8s.aws"
 
 
 def explain_nodes_left(
-    access: AdminAccessPort, cluster: str, cell: str, forwarder: Document, deadline: DeadlinePort, *, now: datetime
+    access: AdminAccessPort,
+    cluster: str,
+    cell: str,
+    forwarder: Document,
+    deadline: DeadlinePort,
+    *,
+    request: str,
+    now: datetime,
 ) -> str:
     """Why the stack should not be deleted yet, "" = it may be: no NodeClaim is there, or somebody looks after them.
 
     That is so where the forwarder has gone (``uninstall --hand-back``) or is another cell's, and where Karpenter runs.
-    Said within a day, it is not said again. ``forwarder``: the Deployment that was installed.
+    Said within a day, it is not said again. ``request``: the id of CloudFormation's request, which may be delivered
+    twice, and is answered in the same way then. ``forwarder``: the Deployment that was installed.
     Raises ApiError where the cluster does not answer until the deadline. The temporary access is closed in any case.
     """
     try:
         objects = retry(access.open, deadline)
         live = retry(partial(objects.read, forwarder), deadline)
-        if live is None or cell_of(live) != cell or _was_said(live, now):
+        if live is None or cell_of(live) != cell or _was_said(live, request, now):
             return ""
         claims = retry(partial(_claims, objects), deadline)
         if not claims or retry(partial(read_workloads, objects), deadline).karpenter:
             return ""
-        retry(partial(objects.merge, forwarder, {"metadata": {"annotations": {SAID: now.isoformat()}}}), deadline)
+        said = {SAID: f"{now.isoformat()} {request}"}
+        retry(partial(objects.merge, forwarder, {"metadata": {"annotations": said}}), deadline)
         return _sentence(cluster, cell, claims)
     finally:
         _close(access)
 
 
-def _was_said(live: Document, now: datetime) -> bool:
+def _was_said(live: Document, request: str, now: datetime) -> bool:
+    """Whether it was said within a day, of another request."""
+    time, _, said_of = (live["metadata"].get("annotations") or {}).get(SAID, "").partition(" ")
     try:
-        said = datetime.fromisoformat(live["metadata"].get("annotations", {}).get(SAID, ""))
-        return now - said < SAID_COUNTS
+        return said_of != request and abs(now - datetime.fromisoformat(time)) < SAID_COUNTS
     except (TypeError, ValueError):
         # Nothing was said, or somebody wrote something else there.
         return False
@@ -63,9 +73,12 @@ def _claims(objects: ObjectPort) -> list[str]:
     except NotFound:
         # The API server does not know the kind.
         return []
-    return sorted(
-        claim["metadata"]["name"] for claim in claims if claim["spec"]["nodeClassRef"].get("group") == _CLASS_GROUP
-    )
+    return sorted(claim["metadata"]["name"] for claim in claims if _class_group(claim) == _CLASS_GROUP)
+
+
+def _class_group(claim: Document) -> object:
+    """None of a NodeClaim that names none: it may have been stored under another schema."""
+    return ((claim.get("spec") or {}).get("nodeClassRef") or {}).get("group")
 
 
 def _sentence(cluster: str, cell: str, claims: Sequence[str]) -> str:
