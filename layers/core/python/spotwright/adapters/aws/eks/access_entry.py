@@ -14,7 +14,7 @@ from spotwright.adapters.aws.eks.token import RENEW_AFTER_SECONDS, kubernetes_to
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.adapters.kubernetes.connection import token_configuration
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
-from spotwright.errors import Conflict, NotFound
+from spotwright.errors import Conflict, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_eks.client import EKSClient
@@ -32,10 +32,13 @@ class TemporaryAccessEntry:
 
     def open(self) -> DynamicClient:
         """Create the access entry and return a client without retries, since the caller waits until the entry takes
-        effect. Raises NotFound when the cluster does not exist."""
+        effect. Raises NotFound when the cluster does not exist, Unavailable while it has no endpoint."""
         name, role = self._cluster, self._role_arn
         with translate_errors("DescribeCluster"):
             cluster = self._eks.describe_cluster(name=name)["cluster"]
+        endpoint, authority = cluster.get("endpoint"), cluster.get("certificateAuthority", {}).get("data")
+        if not endpoint or not authority:
+            raise Unavailable(f"cluster {name} is {cluster.get('status')} and has no endpoint yet")
         # Conflict: the entry is left from a run that was killed; ``close`` removes it too.
         with suppress(Conflict), translate_errors("CreateAccessEntry"):
             self._eks.create_access_entry(clusterName=name, principalArn=role, type="STANDARD")
@@ -43,8 +46,8 @@ class TemporaryAccessEntry:
             self._eks.associate_access_policy(
                 clusterName=name, principalArn=role, policyArn=self._policy_arn(), accessScope={"type": "cluster"}
             )
-        authority = base64.b64decode(cluster["certificateAuthority"]["data"]).decode()
-        return DynamicClient(token_configuration(cluster["endpoint"], authority, self._token_source()), attempts=1)
+        configuration = token_configuration(endpoint, base64.b64decode(authority).decode(), self._token_source())
+        return DynamicClient(configuration, attempts=1)
 
     def close(self) -> None:
         """Remove the access entry, and with it the policy; no error when the entry or the cluster does not exist."""
