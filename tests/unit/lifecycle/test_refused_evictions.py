@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotwright.lifecycle import refused_evictions
-from spotwright.lifecycle.refused_evictions import FIRST_RETRY, LONGEST_RETRY, RefusedEvictions
+from spotwright.lifecycle.refused_evictions import BUDGETS_HOLD, FIRST_RETRY, LONGEST_RETRY, RefusedEvictions
 from spotwright.simulation import builders
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -50,6 +50,30 @@ def test_pods_with_two_budgets_wait_for_each_other_and_keep_no_pod_with_one() ->
     assert refusal.budgets == ("api", "b")
     assert refusal.concerns(both)
     assert not refusal.concerns(API)
+
+
+def test_a_pod_with_two_budgets_is_asked_for_in_their_name_and_not_in_that_of_one_of_them() -> None:
+    one = refused()
+    second = msgspec.structs.replace(one, budgets=("api", "zone"), selectors=(*one.selectors, *one.selectors))
+    for known in ([one, second], [second, one]):
+        assert refused_evictions.find_refusal(API, known) == second
+    assert refused_evictions.find_refusal(API, [one, refused_evictions.end_refusal(second)]) == one
+    assert refused_evictions.find_refusal(API, [refused_evictions.end_refusal(one)]) is None
+
+
+@pytest.mark.parametrize(
+    ("since", "are_old"),
+    [
+        (timedelta(0), False),
+        (BUDGETS_HOLD - timedelta(milliseconds=1), False),
+        (BUDGETS_HOLD, True),
+        (-timedelta(minutes=5), True),
+    ],
+    ids=["now", "before", "then", "wrong-clock"],
+)
+def test_budgets_are_read_again_after_a_while(since: timedelta, are_old: bool) -> None:
+    assert refused().are_budgets_old(NOW + since) == are_old
+    assert msgspec.structs.replace(refused(), read_at_ms=0).are_budgets_old(NOW), "as an earlier version noted it"
 
 
 def test_a_refusal_without_a_budget_is_not_told_to_other_nodes() -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
@@ -11,10 +12,13 @@ from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
+from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Effect, Fault
+from spotwright.simulation.world import World
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 NODES = 200
@@ -193,3 +197,58 @@ def test_what_is_refused_is_asked_for_without_the_state_table(action: str) -> No
     assert len(world.running_pods()) == 2
     world.cluster.remove("poddisruptionbudgets", budget.metadata.key)
     assert world.run(120, until=lambda: not world.claims())
+
+
+def kept_on_a_node(*pods: Pod) -> World:
+    """A world whose only node is drained, on which these pods run."""
+    world = fresh_world()
+    world.deploy(builders.pod("web", cpu_millicores=300), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    world.forget_deployments()
+    for pod in pods:
+        world.cluster.put("pods", msgspec.structs.replace(pod, node_name=claim.node_name, is_ready=True))
+        world.cluster.update("pods", pod.key, phase="Running")
+    world.cluster.delete("nodeclaims", claim.metadata)
+    return world
+
+
+def budget_over(name: str, **values: str) -> PodDisruptionBudget:
+    """One that lets no pod go."""
+    selector = tuple(NodeSelectorRequirement(key, Operator.IN, (value,)) for key, value in values.items())
+    return PodDisruptionBudget(ObjectMeta(name, namespace="default"), selector, max_unavailable=0)
+
+
+def test_a_budget_that_selects_other_pods_than_before_keeps_no_pod_that_it_let_go() -> None:
+    """The pod that it still selects is asked for first, each time."""
+    guarded = builders.pod("a", labels={"app": "api", "part": "x"})
+    world = kept_on_a_node(guarded, builders.pod("b", labels={"app": "api"}))
+    world.cluster.put("poddisruptionbudgets", budget_over("api", app="api"))
+    world.run(60)
+    assert [pod.key for pod in world.running_pods()] == ["default/a", "default/b"]
+    world.cluster.put("poddisruptionbudgets", budget_over("api", app="api", part="x"))
+    assert world.run(60, until=lambda: [pod.key for pod in world.running_pods()] == ["default/a"])
+
+
+def test_a_pod_that_has_another_budget_now_keeps_no_pod_of_the_first_one() -> None:
+    world = kept_on_a_node(
+        builders.pod("a", labels={"app": "api", "part": "x"}), builders.pod("b", labels={"app": "api"})
+    )
+    world.cluster.put("poddisruptionbudgets", budget_over("api", app="api"))
+    world.run(60)
+    world.cluster.remove("poddisruptionbudgets", "default/api")
+    world.cluster.put("poddisruptionbudgets", budget_over("part", part="x"))
+    assert world.run(60, until=lambda: [pod.key for pod in world.running_pods()] == ["default/a"])
+
+
+def test_a_pod_with_two_budgets_which_nothing_evicts_keeps_no_pod_with_one_of_them() -> None:
+    world = kept_on_a_node(
+        builders.pod("a", labels={"app": "api", "part": "x"}), builders.pod("b", labels={"app": "api"})
+    )
+    for budget in (budget_over("api", app="api"), budget_over("x", part="x")):
+        world.cluster.put("poddisruptionbudgets", budget)
+    world.run(60)
+    assert [pod.key for pod in world.running_pods()] == ["default/a", "default/b"]
+    allowing = msgspec.structs.replace(budget_over("api", app="api"), max_unavailable=1)
+    world.cluster.put("poddisruptionbudgets", allowing)
+    assert world.run(15, until=lambda: [pod.key for pod in world.running_pods()] == ["default/a"])

@@ -20,6 +20,8 @@ FIRST_RETRY: Final = timedelta(seconds=2)
 LONGEST_RETRY: Final = timedelta(seconds=10)
 # Nobody has asked for so long: what was refused then says nothing now.
 FORGOTTEN: Final = timedelta(seconds=60)
+# So long the budgets are relied on to select what they selected.
+BUDGETS_HOLD: Final = timedelta(seconds=30)
 
 
 class RefusedEvictions(msgspec.Struct, frozen=True):
@@ -27,7 +29,8 @@ class RefusedEvictions(msgspec.Struct, frozen=True):
 
     ``budgets``: names; ``selectors``: theirs, in the same order. ``ready``: whether it was a Ready pod, since budgets
     may make an exception for others. ``since_ms``: of the first refusal, 0 = evictions succeed again; ``retry_at_ms``:
-    until then nobody asks; both epoch milliseconds. ``version``: optimistic lock, 0 = there is no row.
+    until then nobody asks; ``read_at_ms``: when the budgets were read; all epoch milliseconds. ``version``: optimistic
+    lock, 0 = there is no row.
     """
 
     namespace: str
@@ -36,6 +39,7 @@ class RefusedEvictions(msgspec.Struct, frozen=True):
     ready: bool
     since_ms: int = 0
     retry_at_ms: int = 0
+    read_at_ms: int = 0
     version: int = 0
     schema: int = 1
 
@@ -57,9 +61,22 @@ class RefusedEvictions(msgspec.Struct, frozen=True):
         """Whether it is time to ask again. A time further away than any wait is of a clock that is wrong."""
         return not timedelta(0) < self.retry_at - now <= LONGEST_RETRY
 
+    def are_budgets_old(self, now: datetime) -> bool:
+        """Whether the budgets may select other pods by now, and must be read again."""
+        return abs(now - _time(self.read_at_ms)) >= BUDGETS_HOLD
+
     @property
     def retry_at(self) -> datetime:
         return _time(self.retry_at_ms)
+
+
+def find_refusal(pod: Pod, known: Iterable[RefusedEvictions]) -> RefusedEvictions | None:
+    """The refusal that concerns a pod; the one with most budgets, which says nothing of pods with one of them."""
+    return max((refused for refused in known if refused.concerns(pod)), key=_budget_count, default=None)
+
+
+def _budget_count(refused: RefusedEvictions) -> int:
+    return len(refused.budgets)
 
 
 def is_asked_for(pod: Pod) -> bool:
@@ -68,14 +85,23 @@ def is_asked_for(pod: Pod) -> bool:
 
 
 def refuse(pod: Pod, budgets: Iterable[PodDisruptionBudget], now: datetime) -> RefusedEvictions | None:
-    """The first refusal, of a pod's eviction; None where no budget selects the pod: then the API server had no time."""
+    """The first refusal, of a pod's eviction; None where no budget selects the pod: then the API server had no time.
+
+    ``budgets``: as they are now.
+    """
     selecting = select_budgets(pod, budgets) if is_asked_for(pod) else ()
     if not selecting:
         return None
     names = tuple(budget.metadata.name for budget in selecting)
     selectors = tuple(budget.selector or () for budget in selecting)
     return RefusedEvictions(
-        pod.metadata.namespace, names, selectors, pod.is_ready, _milliseconds(now), _milliseconds(now + FIRST_RETRY)
+        namespace=pod.metadata.namespace,
+        budgets=names,
+        selectors=selectors,
+        ready=pod.is_ready,
+        since_ms=_milliseconds(now),
+        retry_at_ms=_milliseconds(now + FIRST_RETRY),
+        read_at_ms=_milliseconds(now),
     )
 
 
@@ -86,6 +112,11 @@ def ask_again(refused: RefusedEvictions, now: datetime) -> RefusedEvictions:
         since = now
     wait = min(LONGEST_RETRY, max(FIRST_RETRY, now - since))
     return msgspec.structs.replace(refused, since_ms=_milliseconds(since), retry_at_ms=_milliseconds(now + wait))
+
+
+def with_budgets_of(refused: RefusedEvictions, current: RefusedEvictions) -> RefusedEvictions:
+    """The refusal with what the same budgets select now."""
+    return msgspec.structs.replace(refused, selectors=current.selectors, read_at_ms=current.read_at_ms)
 
 
 def end_refusal(refused: RefusedEvictions) -> RefusedEvictions:
