@@ -6,7 +6,7 @@ import pytest
 
 from spotwright import manifests
 from spotwright.adapters.aws.custom_resource import LONGEST_REASON
-from spotwright.errors import Denied, Unavailable
+from spotwright.errors import Denied, NotFound, Unavailable
 from spotwright.workflows.install.nodes_left import SAID, explain_nodes_left
 from tests.functions.install.fakes import Access, Deadline, Objects
 from tests.manifests.samples import SAMPLES, Object, changed
@@ -126,6 +126,27 @@ AUTO_MODE = changed(claim("auto"), "spec.nodeClassRef.group", "eks.amazonaws.com
 )
 def test_nothing_is_said_where_nobodys_nodes_are_left(objects: list[Object], why: str) -> None:
     assert said(cluster(*objects)) == "", why
+
+
+def test_a_cluster_without_the_kind_has_no_claims() -> None:
+    class Without(Objects):
+        def list(self, api_version: str, kind: str, namespace: str = "", selector: str = "", /) -> list[Object]:
+            raise NotFound("the server could not find the requested resource")
+
+    objects = Without()
+    objects.apply(forwarder())
+    assert said(objects) == ""
+
+
+def test_an_access_that_cannot_be_closed_changes_nothing() -> None:
+    """What comes next in the deletion closes it."""
+
+    class Stuck(Access):
+        def close(self) -> None:
+            raise Unavailable("no answer")
+
+    access = Stuck(cluster(forwarder(), claim("a")))
+    assert explain_nodes_left(access, "dev", "main", forwarder(), Deadline(30), request="r", now=NOW)
 
 
 def test_a_cluster_that_does_not_answer_is_asked_until_the_deadline_and_left() -> None:

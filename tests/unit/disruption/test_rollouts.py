@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from spotwright.disruption.rollouts import Attempt, Phase, Rollout, find_rollouts, rollout_key
+from spotwright.disruption.rollouts import Attempt, Phase, Rollout, find_destinations, find_rollouts, rollout_key
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
@@ -184,3 +184,62 @@ def test_another_target_has_another_key(changed: NodePool) -> None:
     assert rollout_key(changed, builders.nodeclass()) != KEY
     budgets_only = msgspec.structs.replace(pool(), budgets=())
     assert rollout_key(budgets_only, builders.nodeclass()) == KEY
+
+
+def elsewhere(nodeclaim: NodeClaim) -> NodeClaim:
+    """The same of a NodePool without drifted nodes, of the same EC2NodeClass."""
+    about = nodeclaim.metadata
+    about = msgspec.structs.replace(about, labels=about.labels | {labels.NODEPOOL: "other"})
+    return msgspec.structs.replace(nodeclaim, metadata=about)
+
+
+def beside(*claims: NodeClaim, running: tuple[Pod, ...] = (), drift_rollout: str = "Canary") -> Rollout | None:
+    """How far that NodePool is beside one with a drifted node."""
+    annotations = NEW | {labels.DRIFT_ROLLOUT: drift_rollout}
+    other = builders.nodepool(metadata=ObjectMeta("other", annotations=annotations))
+    observed = of(old("a"), *claims, running=running, nodepools=(pool(), other))
+    return find_destinations(observed, find_rollouts(observed, (), NOBODY)).get("other")
+
+
+def not_initialized(nodeclaim: NodeClaim) -> NodeClaim:
+    return msgspec.structs.replace(nodeclaim, conditions=())
+
+
+@pytest.mark.parametrize(
+    ("claims", "running", "expected"),
+    [
+        ([], (), Phase.CANARY),
+        ([elsewhere(new("n", seconds=10**8))], pods("n", True), Phase.CANARY),
+        ([elsewhere(not_initialized(new("n")))], (), Phase.WAITING),
+        ([elsewhere(not_initialized(new("n", seconds=700)))], (), Phase.CANARY),
+        ([elsewhere(new("n"))], pods("n", False, minutes=1), Phase.WAITING),
+        ([elsewhere(new("n", seconds=900))], pods("n", False), Phase.PODS_NOT_READY),
+        ([elsewhere(new("n"))], pods("n", True), Phase.REPLACING),
+    ],
+    ids=["no-node", "older-than-the-drift", "starting", "late", "pods-start", "pods-not-ready", "proven"],
+)
+def test_new_nodes_of_another_nodepool_have_to_prove_themselves_as_well(
+    claims: list[NodeClaim], running: tuple[Pod, ...], expected: Phase
+) -> None:
+    rollout = beside(*claims, running=running)
+    assert rollout is not None
+    assert rollout.phase == expected
+
+
+def test_of_another_nodepool_nothing_is_asked_where_it_says_so_or_has_a_class_of_its_own() -> None:
+    assert beside(drift_rollout="Off") is None
+    reference = msgspec.structs.replace(builders.nodepool().node_class_ref, name="own")
+    other = builders.nodepool(metadata=ObjectMeta("other", annotations=NEW), node_class_ref=reference)
+    observed = of(old("a"), nodepools=(pool(), other))
+    assert set(find_destinations(observed, find_rollouts(observed, (), NOBODY))) == {"default"}
+
+
+def test_a_nodepool_of_which_the_last_drifted_nodes_are_drained_is_judged_by_its_new_ones() -> None:
+    leaving = old("a")
+    leaving = msgspec.structs.replace(
+        leaving, metadata=msgspec.structs.replace(leaving.metadata, deletion_timestamp=NOW)
+    )
+    observed = of(leaving, new("n", seconds=20), running=pods("n", False, minutes=1))
+    rollouts = find_rollouts(observed, (), NOBODY)
+    assert rollouts["default"].phase == Phase.REPLACING
+    assert find_destinations(observed, rollouts)["default"].phase == Phase.WAITING

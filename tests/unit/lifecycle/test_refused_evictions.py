@@ -39,6 +39,17 @@ def test_pods_that_the_budget_selects_wait_and_no_others(changes: dict[str, obje
     assert refused().concerns(msgspec.structs.replace(API, **changes)) == waits
 
 
+def test_a_pod_that_does_not_run_yet_waits_for_no_budget() -> None:
+    """Nor for the refusal of one that runs and is not Ready; the API server asks no budget for it."""
+    unready = msgspec.structs.replace(API, is_ready=False)
+    refusal = refused_evictions.refuse(unready, BUDGETS, NOW)
+    assert refusal is not None
+    pending = msgspec.structs.replace(unready, phase="Pending")
+    assert refusal.concerns(unready)
+    assert not refusal.concerns(pending)
+    assert refused_evictions.refuse(pending, BUDGETS, NOW) is None
+
+
 def test_pods_with_two_budgets_wait_for_each_other_and_keep_no_pod_with_one() -> None:
     both = msgspec.structs.replace(API, metadata=msgspec.structs.replace(API.metadata, labels={"app": "api", "b": "b"}))
     second = msgspec.structs.replace(
@@ -110,4 +121,7 @@ def test_a_note_of_a_wrong_clock_keeps_nobody(ahead: timedelta) -> None:
     wrong = refused_evictions.refuse(API, BUDGETS, NOW + ahead)
     assert wrong is not None
     assert wrong.is_due(NOW)
-    assert refused_evictions.ask_again(wrong, NOW).retry_at - NOW == FIRST_RETRY
+    again = refused_evictions.ask_again(wrong, NOW)
+    assert again.retry_at - NOW == FIRST_RETRY
+    later = NOW + timedelta(seconds=30)
+    assert refused_evictions.ask_again(again, later).retry_at - later == LONGEST_RETRY, "waits grow as always"

@@ -265,3 +265,50 @@ def test_an_image_is_rolled_out_over_ten_nodes_two_at_a_time_though_a_replacemen
     assert stops > 0
     assert {claim.image_id for claim in world.claims()} == {"ami-new"}
     assert world.run(300, until=lambda: told(world).reason == "RolloutComplete" and len(world.running_pods()) == 10)
+
+
+def with_two_nodepools(world: World) -> None:
+    """Four nodes of one NodePool and one of another, which goes before it, of the same class; then a new image."""
+    with_nodes(world, 4, "100%")
+    (first,) = world.cluster.nodepools()
+    metadata = msgspec.structs.replace(first.metadata, name="second", uid="second")
+    world.cluster.put("nodepools", msgspec.structs.replace(first, metadata=metadata, weight=10))
+    stamp(world)
+    look(world, "nodepools")
+    world.deploy(builders.pod("more", cpu_millicores=5000), 1)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 5)
+    world.run(30)
+    assert sorted(claim.nodepool for claim in world.claims()) == [*["default"] * 4, "second"]
+    (image,) = world.cluster.nodeclasses()[0].amis
+    world.cluster.update("ec2nodeclasses", "default", amis=(msgspec.structs.replace(image, id="ami-new"),))
+    look(world)
+
+
+def on_new_image(world: World) -> set[str]:
+    """Names of nodes."""
+    return {claim.node_name for claim in world.claims() if claim.image_id == "ami-new" and claim.node_name}
+
+
+def test_nodes_of_which_the_pods_go_to_another_nodepool_wait_for_its_canary_too(world: World) -> None:
+    """Else all of them go at once, to an image on which nothing has run yet."""
+    with_two_nodepools(world)
+
+    def is_one_proven() -> bool:
+        return not on_new_image(world).isdisjoint(pod.node_name for pod in world.running_pods() if pod.is_ready)
+
+    assert watch(world, 300, is_one_proven, most=2)
+    assert watch(world, 900, lambda: {claim.image_id for claim in world.claims()} == {"ami-new"}, most=5)
+    assert {claim.nodepool for claim in world.claims()} == {"second"}
+
+
+def test_nodes_of_which_the_pods_go_to_another_nodepool_stop_with_it(world: World) -> None:
+    with_two_nodepools(world)
+    for _ in range(1200):
+        world.run(1)
+        for pod in world.running_pods():
+            if pod.is_ready and pod.node_name in on_new_image(world):
+                world.cluster.put("pods", msgspec.structs.replace(pod, is_ready=False))
+    assert len(on_new_image(world)) <= 2
+    assert sum(pod.is_ready for pod in world.running_pods()) >= 3
+    said = {event.message for event in world.cluster.events if event.reason == "DisruptionBlocked"}
+    assert any("pods would go to new nodes of NodePool second: stopped: 1 of 1 pods" in message for message in said)

@@ -5,7 +5,7 @@ been drifted. Its difference: it replaces one node in each pass, of which the ne
 NodePools go with the others; see ``static_drift``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +15,7 @@ import msgspec
 from spotwright.decisions.decision import DRIFTED
 from spotwright.disruption import simulation, static_drift
 from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, from_another, within_budgets
-from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT, Phase, Rollout, since_when
+from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT, Phase, Rollout, find_destinations, since_when
 from spotwright.disruption.simulation import Simulation
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
@@ -64,9 +64,9 @@ def replace_drifted(
     candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
     candidates, stopped = _of_running_rollouts(candidates, rollouts)
     blocked += stopped
-    canaries = {name for name, rollout in rollouts.items() if rollout.phase == Phase.CANARY}
     # A replacement that has failed keeps no other one from being bought.
     settled = simulation.close_late_nodes(simulation.settle(snapshot, plan), within=REPLACEMENT_TIMEOUT)
+    destinations = find_destinations(snapshot, rollouts) if rollouts else {}
     failures, waiting = dict[str, str](), list[Blocked]()
     for number in range(MAXIMUM_TRIALS):
         if number and not has_time():
@@ -79,10 +79,10 @@ def replace_drifted(
         if not left:
             break
         trial = simulation.simulate(settled, left, catalog)
-        first = _canaries_first(left, canaries & {node.nodepool for node in trial.plan.new_nodes})
+        first = _canaries_first(left, trial.plan, rollouts, destinations)
         if len(first) < len(left):
             left, trial = first, simulation.simulate(settled, first, catalog)
-        found = _failures(left, trial)
+        found = _failures(left, trial) | _held_by_others(left, trial.plan, rollouts, destinations)
         if not found:
             blocked_claims = _all_blocked((*blocked, *waiting), failures)
             return DriftReplacement(tuple(left), blocked_claims, trial.snapshot, trial.plan)
@@ -104,17 +104,53 @@ def _of_running_rollouts(
     return allowed, stopped
 
 
-def _canaries_first(candidates: Iterable[Candidate], nodepools: Collection[str]) -> list[Candidate]:
-    """Of each of these NodePools, the first candidate that has pods, or is replaced in any case, and those without."""
-    kept, seen = list[Candidate](), set[str]()
+def _canaries_first(
+    candidates: Sequence[Candidate], plan: Plan, rollouts: Mapping[str, Rollout], destinations: Mapping[str, Rollout]
+) -> list[Candidate]:
+    """Where new nodes are made of NodePools that need a canary, fewer candidates: of each NodePool the first of them.
+
+    Candidates of such a NodePool that have pods, or are replaced in any case, and those of others whose pods go there.
+    """
+    made = {node.nodepool for node in plan.new_nodes}
+    needing = {name for name in made & destinations.keys() if destinations[name].phase == Phase.CANARY}
+    own = {name for name in made & rollouts.keys() if rollouts[name].phase == Phase.CANARY}
+    kept, seen, taking = list[Candidate](), set[str](), _new_nodepools(candidates, plan)
     for candidate in candidates:
         pool = candidate.pool
-        if pool.name in nodepools and (pool.replicas is not None or _has_pods(candidate)):
+        is_canary = pool.name in own and (pool.replicas is not None or _has_pods(candidate))
+        if is_canary or (pool.name in rollouts and taking[candidate.name] & needing):
             if pool.name in seen:
                 continue
             seen.add(pool.name)
         kept.append(candidate)
     return kept
+
+
+def _held_by_others(
+    candidates: Sequence[Candidate], plan: Plan, rollouts: Mapping[str, Rollout], destinations: Mapping[str, Rollout]
+) -> dict[str, str]:
+    """Candidates whose pods would go to new nodes of another NodePool that waits for its canary or has stopped.
+
+    By name, and why.
+    """
+    held, taking = dict[str, str](), _new_nodepools(candidates, plan)
+    for candidate in candidates:
+        if candidate.pool.name in rollouts:
+            for name in sorted((taking[candidate.name] - {candidate.pool.name}) & destinations.keys()):
+                if destinations[name].phase not in (Phase.CANARY, Phase.REPLACING):
+                    held[candidate.name] = (
+                        f"pods would go to new nodes of NodePool {name}: {destinations[name].message}"
+                    )
+    return held
+
+
+def _new_nodepools(candidates: Iterable[Candidate], plan: Plan) -> dict[str, set[str]]:
+    """Of which NodePools new nodes are made for a candidate's pods, by candidate."""
+    nodepools = {pod: node.nodepool for node in plan.new_nodes for pod in node.pods}
+    return {
+        candidate.name: {nodepools[pod.key] for pod in candidate.pods if pod.key in nodepools}
+        for candidate in candidates
+    }
 
 
 def _has_pods(candidate: Candidate) -> bool:

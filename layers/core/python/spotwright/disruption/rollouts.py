@@ -7,7 +7,7 @@ after all, when NodePool or EC2NodeClass ask for something else, or with another
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
@@ -93,12 +93,13 @@ class Rollout(msgspec.Struct, frozen=True):
 class _Nodes(msgspec.Struct, frozen=True):
     """The nodes of a NodePool. ``waiting``: drifted NodeClaims that no command holds; ``going``: that one holds.
 
-    ``joined``: new NodeClaims that are Initialized, each with its pods, and how many pods are still to come; ``ready``:
-    the share of pods that is Ready on the other nodes.
+    ``starting``: new NodeClaims that are not Initialized and may become it in time; ``joined``: those that are, each
+    with its pods, and how many pods are still to come; ``ready``: the share of pods that is Ready on the other nodes.
     """
 
     waiting: tuple[NodeClaim, ...]
     going: tuple[NodeClaim, ...]
+    starting: tuple[NodeClaim, ...]
     joined: tuple[tuple[NodeClaim, tuple[Pod, ...], int], ...]
     ready: Fraction
 
@@ -112,14 +113,44 @@ def find_rollouts(snapshot: Snapshot, attempts: Collection[Attempt], locked: fro
     running = _pods_by_node(snapshot)
     found = {}
     for pool in snapshot.nodepools:
-        claims = [claim for claim in snapshot.nodeclaims if claim.is_managed and claim.nodepool == pool.name]
-        if pool.metadata.annotations.get(labels.DRIFT_ROLLOUT) == OFF or not any(map(_is_drifted, claims)):
+        claims = _claims_of(pool, snapshot)
+        since = _drifted_since(claims)
+        if _is_off(pool) or since is None:
             continue
         nodeclass = classes.get(pool.node_class_ref.name)
         key = rollout_key(pool, nodeclass)
-        nodes = _nodes(pool, nodeclass, claims, snapshot, running, locked)
+        nodes = _nodes(pool, nodeclass, claims, since, snapshot, running, locked)
         found[pool.name] = _judge(nodes, [attempt for attempt in attempts if attempt.rollout == key], snapshot.now)
     return found
+
+
+def find_destinations(snapshot: Snapshot, found: Mapping[str, Rollout]) -> dict[str, Rollout]:
+    """How far NodePools are whose new nodes may take the pods of other NodePools' drifted nodes, by NodePool.
+
+    Those with a roll-out, and those whose EC2NodeClass drifted nodes of others have: what is new of it has to prove
+    itself on their nodes as well. ``found``: the roll-outs.
+    """
+    classes = {nodeclass.name: nodeclass for nodeclass in snapshot.nodeclasses}
+    running = _pods_by_node(snapshot)
+    claims = {pool.name: _claims_of(pool, snapshot) for pool in snapshot.nodepools}
+    of_class: dict[str, list[NodeClaim]] = {}
+    for pool in snapshot.nodepools:
+        of_class.setdefault(pool.node_class_ref.name, []).extend(claims[pool.name])
+    destinations = {}
+    for pool in snapshot.nodepools:
+        since = _drifted_since(of_class[pool.node_class_ref.name])
+        if _is_off(pool) or since is None:
+            continue
+        nodeclass = classes.get(pool.node_class_ref.name)
+        nodes = _nodes(pool, nodeclass, claims[pool.name], since, snapshot, running, frozenset())
+        rollout = found.get(pool.name)
+        if rollout is None or rollout.phase == Phase.REPLACING:
+            # Also where all of its own drifted nodes are on their way out.
+            rollout = _judge_new_nodes(nodes, snapshot.now)
+        if rollout.phase == Phase.CANARY and nodes.starting:
+            rollout = Rollout(Phase.WAITING, "the canary is to become Initialized")
+        destinations[pool.name] = rollout
+    return destinations
 
 
 def held(rollout: Rollout, why: str) -> Rollout:
@@ -139,20 +170,33 @@ def rollout_key(pool: NodePool, nodeclass: EC2NodeClass | None) -> str:
     return f"{pool.name}/{derived_id(*wanted)}"
 
 
+def _is_off(pool: NodePool) -> bool:
+    return pool.metadata.annotations.get(labels.DRIFT_ROLLOUT) == OFF
+
+
+def _claims_of(pool: NodePool, snapshot: Snapshot) -> list[NodeClaim]:
+    return [claim for claim in snapshot.nodeclaims if claim.is_managed and claim.nodepool == pool.name]
+
+
 def _is_drifted(claim: NodeClaim) -> bool:
     return claim.is_condition_true(DRIFTED)
+
+
+def _drifted_since(claims: Iterable[NodeClaim]) -> datetime | None:
+    """When the first of them drifted; None = none has."""
+    return min((since_when(claim, DRIFTED) for claim in claims if _is_drifted(claim)), default=None)
 
 
 def _nodes(
     pool: NodePool,
     nodeclass: EC2NodeClass | None,
     claims: Sequence[NodeClaim],
+    since: datetime,
     snapshot: Snapshot,
     running: Mapping[str, Sequence[Pod]],
     locked: frozenset[str],
 ) -> _Nodes:
     drifted = [claim for claim in claims if _is_drifted(claim)]
-    since = min(since_when(claim, DRIFTED) for claim in drifted)
     new = [claim for claim in claims if _is_new(claim, pool, nodeclass, since)]
     names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id and node.is_ready}
     coming = Counter(pod.node_name for pod in snapshot.pods if pod.key in snapshot.moving_pods)
@@ -166,6 +210,7 @@ def _nodes(
     return _Nodes(
         tuple(claim for claim in drifted if claim.metadata.deletion_timestamp is None and claim.name not in locked),
         tuple(claim for claim in drifted if claim.name in locked),
+        tuple(claim for claim in new if _is_starting(claim, snapshot.now)),
         joined,
         Fraction(sum(pod.is_ready for pod in pods), len(pods)) if pods else Fraction(1),
     )
@@ -186,6 +231,11 @@ def _is_new(claim: NodeClaim, pool: NodePool, nodeclass: EC2NodeClass | None, si
         and (nodeclass is None or _has_hash(claim, labels.EC2NODECLASS_HASH, nodeclass.metadata))
         and (not claim.image_id or not images or claim.image_id in images)
     )
+
+
+def _is_starting(claim: NodeClaim, now: datetime) -> bool:
+    created = claim.metadata.creation_timestamp
+    return not claim.is_condition_true("Initialized") and created is not None and now - created < REPLACEMENT_TIMEOUT
 
 
 def _has_hash(claim: NodeClaim, key: str, wanted: ObjectMeta) -> bool:
@@ -214,11 +264,9 @@ def _judge(nodes: _Nodes, attempts: Sequence[Attempt], now: datetime) -> Rollout
     if not (nodes.waiting or nodes.going):
         return Rollout(Phase.REPLACING, f"all {replaced} nodes replaced; the last ones are being drained")
     progress = f"{replaced} of {replaced + len(nodes.waiting) + len(nodes.going)} nodes replaced"
-    for claim, pods, _ in nodes.joined:
-        late = [pod for pod in pods if _is_late(pod, now)]
-        if late and Fraction(len(pods) - len(late), len(pods)) < nodes.ready * ENOUGH_READY:
-            return Rollout(Phase.PODS_NOT_READY, f"{progress}; {_not_ready(claim, len(pods), late)}")
-    proven = [claim for claim, pods, coming in nodes.joined if _is_proven(claim, pods, coming, nodes.ready, now)]
+    if why := _unready_pods(nodes, now):
+        return Rollout(Phase.PODS_NOT_READY, f"{progress}; {why}")
+    proven = _proven(nodes, now)
     proven_at = max((since_when(claim, "Initialized") for claim in proven), default=datetime.min.replace(tzinfo=UTC))
     failed = sorted(
         ((attempt.failed_at, attempt.replacement) for attempt in attempts if attempt.failed_at is not None),
@@ -233,10 +281,37 @@ def _judge(nodes: _Nodes, attempts: Sequence[Attempt], now: datetime) -> Rollout
         zones = sorted({claim.metadata.labels.get(labels.ZONE, "") for claim in nodes.waiting} - {""})
         return Rollout(Phase.REPLACING, f"{progress}; zone {zones[0]} next" if zones else progress)
     if nodes.going or (nodes.joined and not failed):
-        names = ", ".join(claim.name for claim, _, _ in nodes.joined)
-        what = f"canary {names}: its pods are to become Ready" if names else "the canary is to become Initialized"
-        return Rollout(Phase.WAITING, f"{progress}; {what}")
+        return Rollout(Phase.WAITING, f"{progress}; {_awaited(nodes)}")
     return Rollout(Phase.CANARY, f"{progress}; a single node goes first, as the canary")
+
+
+def _judge_new_nodes(nodes: _Nodes, now: datetime) -> Rollout:
+    """How far a NodePool is by its new nodes alone."""
+    if why := _unready_pods(nodes, now):
+        return Rollout(Phase.PODS_NOT_READY, why)
+    if _proven(nodes, now):
+        return Rollout(Phase.REPLACING, "its new nodes have proved themselves")
+    if nodes.joined:
+        return Rollout(Phase.WAITING, _awaited(nodes))
+    return Rollout(Phase.CANARY, "a single node goes first, as the canary")
+
+
+def _unready_pods(nodes: _Nodes, now: datetime) -> str:
+    """Which pods on a new node are not Ready in time; "" = enough of them are, on each."""
+    for claim, pods, _ in nodes.joined:
+        late = [pod for pod in pods if _is_late(pod, now)]
+        if late and Fraction(len(pods) - len(late), len(pods)) < nodes.ready * ENOUGH_READY:
+            return _not_ready(claim, len(pods), late)
+    return ""
+
+
+def _proven(nodes: _Nodes, now: datetime) -> list[NodeClaim]:
+    return [claim for claim, pods, coming in nodes.joined if _is_proven(claim, pods, coming, nodes.ready, now)]
+
+
+def _awaited(nodes: _Nodes) -> str:
+    names = ", ".join(claim.name for claim, _, _ in nodes.joined)
+    return f"canary {names}: its pods are to become Ready" if names else "the canary is to become Initialized"
 
 
 def _is_late(pod: Pod, now: datetime) -> bool:
