@@ -87,6 +87,16 @@ def test_budgets_are_read_again_after_a_while(since: timedelta, are_old: bool) -
     assert msgspec.structs.replace(refused(), read_at_ms=0).are_budgets_old(NOW), "as an earlier version noted it"
 
 
+def test_budgets_that_were_read_again_hold_as_long_as_before() -> None:
+    later = NOW + BUDGETS_HOLD
+    selecting_others = msgspec.structs.replace(BUDGETS[0], selector=())
+    current = refused_evictions.refuse(API, [selecting_others], later)
+    assert current is not None
+    again = refused_evictions.with_budgets_of(refused(), current)
+    assert not again.are_budgets_old(later)
+    assert again == msgspec.structs.replace(refused(), selectors=((),), read_at_ms=again.read_at_ms)
+
+
 def test_a_refusal_without_a_budget_is_not_told_to_other_nodes() -> None:
     """The API server answers 429 also where it has too much to do."""
     assert refused_evictions.refuse(API, BUDGETS[1:], NOW) is None
