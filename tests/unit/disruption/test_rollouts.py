@@ -8,8 +8,9 @@ import pytest
 from spotwright.disruption.rollouts import Attempt, Phase, Rollout, find_destinations, find_rollouts, rollout_key
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, SecurityGroup, Subnet
 from spotwright.model.karpenter.nodepool import NodePool
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Snapshot
@@ -158,15 +159,87 @@ def made(nodeclaim: NodeClaim, created: datetime) -> NodeClaim:
     return msgspec.structs.replace(nodeclaim, metadata=about)
 
 
+def deleted(nodeclaim: NodeClaim) -> NodeClaim:
+    about = msgspec.structs.replace(nodeclaim.metadata, deletion_timestamp=NOW)
+    return msgspec.structs.replace(nodeclaim, metadata=about)
+
+
+def drifted(nodeclaim: NodeClaim) -> NodeClaim:
+    """Such as by security groups or subnets, of which it has no hash."""
+    condition = Condition("Drifted", "True", last_transition_time=NOW)
+    return msgspec.structs.replace(nodeclaim, conditions=(*nodeclaim.conditions, condition))
+
+
+OF_CLASS = {labels.EC2NODECLASS_HASH: "2"}
+
+
 @pytest.mark.parametrize(
     "other",
-    [made(new("n"), LONG_AGO - timedelta(minutes=1)), new("n", hashed=OLD), new("n", image="ami-old")],
-    ids=["made before the drift", "another template", "another image"],
+    [
+        made(new("n"), LONG_AGO - timedelta(minutes=1)),
+        new("n", hashed=OLD),
+        new("n", hashed=NEW | {labels.EC2NODECLASS_HASH: "1"}),
+        new("n", image="ami-old"),
+        deleted(new("n")),
+        drifted(new("n")),
+    ],
+    ids=["made before the drift", "another template", "another class", "another image", "deleted", "drifted"],
 )
 def test_only_a_node_of_what_is_wanted_now_proves_it(other: NodeClaim) -> None:
     """Whether or not its own condition Drifted is there yet."""
-    assert found(of(old("a"), other)).phase == Phase.CANARY
-    assert found(of(old("a"), new("n", image="ami-amd64"))).phase == Phase.REPLACING
+    nodeclass = builders.nodeclass(metadata=ObjectMeta("default", annotations=OF_CLASS))
+    assert found(of(old("a"), other, nodeclasses=(nodeclass,))).phase == Phase.CANARY
+    wanted = new("n", hashed=NEW | OF_CLASS, image="ami-amd64")
+    assert found(of(old("a"), wanted, nodeclasses=(nodeclass,))).phase == Phase.REPLACING
+
+
+def test_a_new_node_that_is_not_ready_proves_nothing() -> None:
+    observed = of(old("a"), new("n"))
+    unready = msgspec.structs.replace(node("n"), conditions=(Condition("Ready", "False"),))
+    assert found(msgspec.structs.replace(observed, nodes=(node("a"), unready))).phase == Phase.CANARY
+
+
+def test_a_node_that_was_made_while_further_ones_drifted_proves_as_much() -> None:
+    """NodeClaims are compared a thousand at a time."""
+    since = Condition("Drifted", "True", last_transition_time=NOW)
+    later = msgspec.structs.replace(old("b"), conditions=(since,))
+    assert found(of(old("a"), later, new("n"))).phase == Phase.REPLACING
+
+
+def test_pods_of_daemonsets_that_are_ready_prove_nothing() -> None:
+    (daemon,), (pending,) = pods("n", True), pods("n", False, minutes=1)
+    owner = OwnerReference("DaemonSet", "d", "uid")
+    about = msgspec.structs.replace(daemon.metadata, name="daemon", owner_references=(owner,))
+    daemons = (msgspec.structs.replace(daemon, metadata=about),)
+    assert found(of(old("a"), new("n"), running=(*daemons, pending, *pods("a", True)))).phase == Phase.WAITING
+
+
+def test_a_pod_that_waited_long_for_its_node_has_its_time_to_become_ready() -> None:
+    (waited,) = pods("n", False, minutes=1)
+    waited = msgspec.structs.replace(
+        waited, metadata=msgspec.structs.replace(waited.metadata, creation_timestamp=LONG_AGO)
+    )
+    assert found(of(old("a"), new("n"), running=(waited, *pods("a", True)))).phase == Phase.WAITING
+
+
+def test_claims_of_somebody_elses_class_take_no_part() -> None:
+    group = msgspec.structs.replace(builders.nodepool().node_class_ref, group="eks.amazonaws.com", kind="NodeClass")
+    assert find_rollouts(of(msgspec.structs.replace(old("a"), node_class_ref=group)), (), NOBODY) == {}
+
+
+def test_after_many_failures_a_canary_is_tried_every_four_hours() -> None:
+    tried = [failure(239 + 300 * number) for number in range(9)]
+    assert found(of(old("a")), *tried).phase == Phase.NOT_INITIALIZED
+    assert found(of(old("a")), *[failure(241 + 300 * number) for number in range(9)]).phase == Phase.CANARY
+
+
+def test_a_node_whose_pods_still_start_keeps_no_canary_waiting_after_a_failure() -> None:
+    observed = of(old("a"), new("n", seconds=60), running=(*pods("n", False, minutes=1), *pods("a", True)))
+    assert found(observed, failure(16)).phase == Phase.CANARY
+
+
+def test_a_node_that_a_command_holds_is_counted_once() -> None:
+    assert found(of(old("a"), old("b")), locked=frozenset("a")).message.startswith("0 of 2 nodes replaced; ")
 
 
 @pytest.mark.parametrize(
@@ -182,8 +255,25 @@ def test_only_a_node_of_what_is_wanted_now_proves_it(other: NodeClaim) -> None:
 )
 def test_another_target_has_another_key(changed: NodePool) -> None:
     assert rollout_key(changed, builders.nodeclass()) != KEY
+    assert rollout_key(pool(), None) != KEY
     budgets_only = msgspec.structs.replace(pool(), budgets=())
     assert rollout_key(budgets_only, builders.nodeclass()) == KEY
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        builders.nodeclass(metadata=ObjectMeta("default", annotations=OF_CLASS)),
+        builders.nodeclass(amis=(AMI("ami-new"),)),
+        builders.nodeclass(security_groups=(SecurityGroup("sg-2"),)),
+        builders.nodeclass(subnets=(Subnet("subnet-new", "zone-a"),)),
+    ],
+    ids=["hash", "images", "security-groups", "subnets"],
+)
+def test_another_class_is_another_target(changed: EC2NodeClass) -> None:
+    assert rollout_key(pool(), changed) != KEY
+    in_another_order = msgspec.structs.replace(changed, subnets=changed.subnets[::-1])
+    assert rollout_key(pool(), in_another_order) == rollout_key(pool(), changed)
 
 
 def elsewhere(nodeclaim: NodeClaim) -> NodeClaim:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from spotwright.errors import Throttled, Unavailable
+from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.lifecycle.refused_evictions import FIRST_RETRY, RefusedEvictions
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
@@ -52,7 +52,7 @@ def test_a_node_that_asked_does_not_ask_for_its_other_pods(world: World, pod: Po
 
 
 @pytest.mark.parametrize("failure", [Unavailable("no answer"), Throttled("too many requests")])
-def test_a_node_asks_where_its_note_cannot_be_stored(world: World, pod: Pod, failure: Exception) -> None:
+def test_a_node_asks_where_its_note_cannot_be_stored(world: World, pod: Pod, failure: ApiError) -> None:
     """Rows can be read, and not written: nodes drain all the same."""
     world.cluster.remove("poddisruptionbudgets", "default/api")
     world.effects.inject(Fault("state", "save_refused_evictions", failure, times=100))
