@@ -454,11 +454,29 @@ def test_what_is_being_replaced_is_looked_at_together_and_seldom_written() -> No
     assert longest_wait(world, 200) <= MOVING
 
 
+def test_commands_of_notices_are_looked_at_when_their_launches_have_begun(world_of_two: World) -> None:
+    """They have nothing to do before, and what they read would be read beside CreateFleet. No pod keeps their nodes."""
+    world = world_of_two
+    interrupted = [claim.name for claim in world.claims()]
+    warn(world, *world.claims())
+    gathered(world)
+    reads = world.effects.reads.copy()
+    lifecycle(world.ports, bells_of(world, "notice"), now=world.clock.now())
+    assert (world.effects.reads - reads)["cluster", "node"] == 2, "one for each, to taint it and to tell it"
+    bells = world.doorbells.messages_of("lifecycle", "command")
+    assert [bell.at - world.clock.milliseconds() for bell in bells] == [5_000, 5_000]
+    reads = world.effects.reads.copy()
+    lifecycle(world.ports, [bell.doorbell for bell in bells], now=world.clock.now())
+    assert (world.effects.reads - reads)["cluster", "pods"] == 0
+    assert [command.phase for command in world.state.commands()] == ["waiting", "waiting"]
+    assert all(claim.is_condition_true("DisruptionReason") for claim in world.claims() if claim.name in interrupted)
+
+
 def test_commands_read_launches_only_for_a_replacement_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = running(4)
     world.kubelets.boot_seconds = 60
     warn(world, *world.claims())
-    world.run(5)
+    world.run(8)
     read = Counter[str]()
     usual = world.state.launches
 
@@ -491,7 +509,7 @@ def test_commands_of_a_batch_read_together(monkeypatch: pytest.MonkeyPatch) -> N
     world = running(10)
     world.kubelets.boot_seconds = 60
     warn(world, *world.claims())
-    world.run(5)
+    world.run(8)
     read = Counter[str]()
 
     def rows(ids: Collection[str]) -> tuple[CommandRow, ...]:

@@ -166,9 +166,9 @@ def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, n
             _say_why_kept(ports, row, claim, node, why, now)
             return False
         node = cordon(ports, node)
-        pods = ports.cluster.pods(node=node.name)
-        counts_pods = row.reason != DRIFTED or claim.termination_grace_period_seconds is None
-        if _is_by_choice(row) and counts_pods and (why := blockers.pod_protection(pods, now)):
+        counts_pods = _is_by_choice(row) and (row.reason != DRIFTED or claim.termination_grace_period_seconds is None)
+        pods = ports.cluster.pods(node=node.name) if counts_pods else ()
+        if counts_pods and (why := blockers.pod_protection(pods, now)):
             uncordon(ports, node)
             _say_why_kept(ports, row, claim, node, why, now)
             return False

@@ -20,7 +20,7 @@ from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import format_time, parse_time
-from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
@@ -130,12 +130,12 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
         failure = _replace(ports, nodes, now, seconds_left) if nodes else None
     # Tainting two hundred nodes takes seconds, for which no replacement waits; pods that come to a node meanwhile move
     # as its others do. Where nothing can be bought now, the nodes are tainted all the same.
-    in_parallel(lambda node: _cordon(ports, node.claim), nodes)
+    tainted = in_parallel(lambda node: _cordon(ports, node.claim), nodes)
     if failure is not None:
         raise failure
     in_parallel(
-        lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
-        [node for node in nodes if not node.notice.attempt],
+        lambda told: _record_event(ports, told[0].claim, _EVENTS[NoticeKind(told[0].notice.kind)](), now, told[1]),
+        [told for told in zip(nodes, tainted, strict=True) if not told[0].notice.attempt],
     )
 
 
@@ -358,14 +358,16 @@ def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> boo
     return act_on_decisions(ports, now=now, buy=None, seconds_left=seconds_left, queue="notices")
 
 
-def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> None:
-    """Taint the claim's node. Where that fails, its command does it, and no other node waits for it."""
+def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Node, ...]:
+    """Taint the claim's node; the node. Where that fails, its command does it, and no other node waits for it."""
+    nodes: tuple[Node, ...] = ()
     try:
-        for node in nodes_of(ports, claim):
-            cordon(ports, node)
+        nodes = nodes_of(ports, claim)
+        return tuple(cordon(ports, node) for node in nodes)
     except ApiError as failure:
         name = claim.node_name
         log_line(log, log_lines.STEP_FAILED, kind="node", object=name, code=failure.code, error=str(failure))
+        return nodes
 
 
 def _save_replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> None:
@@ -406,9 +408,12 @@ def _bound_termination(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, 
     ports.cluster.patch_metadata("nodeclaims", claim.metadata.without_resource_version(), change)
 
 
-def _record_event(ports: LifecyclePorts, claim: NodeClaim, event: Event, now: datetime) -> None:
+def _record_event(
+    ports: LifecyclePorts, claim: NodeClaim, event: Event, now: datetime, nodes: Iterable[Node] | None = None
+) -> None:
+    """An event of the claim and of its nodes, which are read unless they are known."""
     ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
-    for node in nodes_of(ports, claim):
+    for node in nodes_of(ports, claim) if nodes is None else nodes:
         ports.cluster.record_event("nodes", node.metadata, event, now=now)
 
 

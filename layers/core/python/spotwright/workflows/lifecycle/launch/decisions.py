@@ -20,6 +20,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
+from spotwright.workflows.lifecycle.commands import BOOTING_LOOK_SECONDS
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -103,7 +104,15 @@ def _create_launches(
 
 def _create_commands(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
     in_parallel(lambda disruption: _create_command(ports, decision, disruption, now), decision.disruptions)
-    ring_lifecycle(ports, "command", [disruption.id for disruption in decision.disruptions])
+    waiting = {disruption.id for disruption in decision.disruptions if _waits_for_boots(disruption, now)}
+    ring_lifecycle(ports, "command", [row.id for row in decision.disruptions if row.id not in waiting])
+    ring_lifecycle(ports, "command", sorted(waiting), delay_seconds=BOOTING_LOOK_SECONDS)
+
+
+def _waits_for_boots(disruption: Disruption, now: datetime) -> bool:
+    """Whether the command has nothing to do while its launches are begun: what EC2 takes back is tainted already."""
+    has_time = disruption.deadline > epoch_ms(now + PHASE_TIMEOUT)
+    return has_time and bool(disruption.replacements)
 
 
 def _create_nominations(
