@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from spotwright.disruption.drift import replace_drifted
+from spotwright.disruption.rollouts import Phase, Rollout
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition
@@ -14,7 +15,7 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
-from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, on, snapshot
+from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, on, snapshot
 from tests.unit.disruption.drifted_nodes import TYPES, drifted
 
 
@@ -50,6 +51,63 @@ def test_nodes_that_drifted_together_go_zone_by_zone_and_others_in_the_order_of_
     observed = msgspec.structs.replace(observed, nodeclaims=tuple(claims), nodepools=pools)
     found = replace_drifted(observed, Plan(), TYPES, locked=NOBODY)
     assert [candidate.name for candidate in found.candidates] == expected
+
+
+def with_budget(observed: Snapshot, nodes: str) -> Snapshot:
+    return msgspec.structs.replace(observed, nodepools=(builders.nodepool(budgets=(Budget(nodes),)),))
+
+
+def test_a_node_that_a_command_holds_or_that_is_being_deleted_does_not_go_again() -> None:
+    observed = with_budget(drifted(0, 4, 0), "100%")
+    first, *others = observed.nodeclaims
+    going = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, deletion_timestamp=NOW))
+    observed = msgspec.structs.replace(observed, nodeclaims=(going, *others))
+    found = replace_drifted(observed, Plan(), TYPES, locked=frozenset({"n01"}))
+    assert [candidate.name for candidate in found.candidates] == ["n02", "n03"]
+
+
+def test_a_node_without_pods_goes_before_those_that_drifted_earlier() -> None:
+    observed = with_budget(drifted(0, 3, 0), "1")
+    found = replace_drifted(msgspec.structs.replace(observed, pods=observed.pods[:-1]), Plan(), TYPES, locked=NOBODY)
+    assert [candidate.name for candidate in found.candidates] == ["n02"]
+
+
+def test_nodes_without_pods_go_beside_the_canary() -> None:
+    """They need no new node, on which anything could fail."""
+    observed = with_budget(drifted(0, 4, 0), "100%")
+    observed = msgspec.structs.replace(observed, pods=observed.pods[2:])
+    rollouts = {"default": Rollout(Phase.CANARY, "")}
+    found = replace_drifted(observed, Plan(), TYPES, locked=NOBODY, rollouts=rollouts)
+    assert [candidate.name for candidate in found.candidates] == ["n00", "n01", "n02"]
+
+
+def test_pods_of_drifted_nodes_go_to_nodes_that_run_and_to_none_that_failed_to_start() -> None:
+    """However long ago they were made."""
+    *going, staying = (observed := with_budget(drifted(0, 3, 0), "1")).nodeclaims
+    (initialized, *_) = staying.conditions
+    ready = msgspec.structs.replace(staying, conditions=(initialized,))
+    node_of = observed.nodes[-1]
+    room = msgspec.structs.replace(node_of, allocatable={"cpu": 8000, "memory": 32 << 30, "pods": 58})
+    observed = msgspec.structs.replace(
+        observed, nodeclaims=(*going, ready), nodes=(*observed.nodes[:-1], room), pods=observed.pods[:-1]
+    )
+    assert replace_drifted(observed, Plan(), TYPES, locked=NOBODY).plan.new_nodes == ()
+    late = msgspec.structs.replace(observed, nodeclaims=(*going, msgspec.structs.replace(ready, conditions=())))
+    assert len(replace_drifted(late, Plan(), TYPES, locked=NOBODY).plan.new_nodes) == 1
+
+
+def test_a_node_of_nobody_takes_pods_though_a_nodeclaim_without_an_instance_is_late() -> None:
+    """Neither has a provider id."""
+    observed = with_budget(drifted(0, 1, 0), "1")
+    late = msgspec.structs.replace(claim("late"), provider_id="", node_name="", conditions=())
+    observed = msgspec.structs.replace(
+        observed,
+        nodeclaims=(*observed.nodeclaims, late),
+        nodes=(*observed.nodes, builders.unmanaged_node("room")),
+    )
+    found = replace_drifted(observed, Plan(), TYPES, locked=NOBODY)
+    assert [candidate.name for candidate in found.candidates] == ["n00"]
+    assert found.plan.new_nodes == ()
 
 
 def static(count: int, *, drifted_count: int, gates: tuple[str, ...] = ("StaticCapacity",), **fields: Any) -> Snapshot:
