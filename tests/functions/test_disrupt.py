@@ -10,6 +10,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 
@@ -138,6 +139,30 @@ def test_beside_a_planner_of_disruption_at_work_everything_is_rung_for_again(wor
     world.clock.advance(60)
     handler(sqs_event([doorbell(world, "evaluate", epoch=1)]), Context())
     assert world.state.commands(), "who died at it is not waited for any longer"
+
+
+def test_of_several_evaluations_the_one_that_reads_most_is_rung_for_again_and_once(world: World) -> None:
+    empty_node(world)
+    handler, now = load_handler("disrupt", world).handler, world.clock.milliseconds()
+    assert world.state.begin_planning("disrupt", now=now, until=now + 60_000)
+    bells = [doorbell(world, "evaluate"), doorbell(world, "evaluate", READ_NODECLAIMS), doorbell(world, "evaluate")]
+    handler(sqs_event(bells), Context())
+    (again,) = world.doorbells.messages_of("disrupt", "evaluate")
+    assert again.doorbell == Doorbell(world.cluster.name, "evaluate", READ_NODECLAIMS, epoch=1)
+
+
+@pytest.mark.parametrize("key", ["", READ_NODECLAIMS])
+def test_an_evaluation_after_drift_lists_nodeclaims_beside_the_cluster_state(world: World, key: str) -> None:
+    world.cluster_state.lag_seconds = 1
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
+    world.run(20)
+    before = world.effects.reads.copy()
+    load_handler("disrupt", world).handler(sqs_event([doorbell(world, "evaluate", key)]), Context())
+    listed = {
+        what for (port, what), count in world.effects.reads.items() if port == "cluster" and count > before[port, what]
+    }
+    assert listed & {"nodeclaims", "nodes", "pods"} == ({"nodeclaims"} if key else set())
 
 
 def test_without_time_for_another_step_the_rest_is_rung_for(world: World) -> None:

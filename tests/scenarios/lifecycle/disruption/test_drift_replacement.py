@@ -12,6 +12,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.drift import commit_drift
 from spotwright.workflows.lifecycle.actions import CLAIMS_SECONDS, SHOWN_SECONDS
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -68,6 +69,32 @@ def test_drift_need_not_wait_for_the_minute(world: World) -> None:
     world.run(60 - world.clock.now().second + 2)
     relabel(world)
     assert world.run(CLAIMS_SECONDS + 3, until=lambda: len(disrupted(world)) == 1)
+
+
+def test_the_next_one_need_not_wait_for_the_minute_either(world: World) -> None:
+    """A node whose instance terminates counts for no budget any more."""
+    with_nodes(world, 3)
+    relabel(world)
+
+    def terminating() -> int:
+        return sum(claim.is_condition_true("InstanceTerminating") for claim in world.claims())
+
+    # The first is the canary, after which the second goes when it has proved itself.
+    assert world.run(300, until=lambda: teams(world).count("b") == 2 and terminating() == 1)
+    if world.clock.now().second > 50:
+        world.run(61 - world.clock.now().second)
+    assert world.run(CLAIMS_SECONDS + 3, until=lambda: len(disrupted(world)) == 1)
+
+
+def test_drifted_nodes_stay_while_pods_wait_that_came_since_they_were_looked_at(world: World) -> None:
+    with_nodes(world, 2)
+    world.forwarder_runs = False
+    relabel(world)
+    assert world.run(10, until=lambda: any(claim.is_condition_true("Drifted") for claim in world.claims()))
+    world.cluster.put("pods", builders.pod("late", cpu_millicores=5000, unschedulable=True))
+    result = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
+    assert result.obstacle == "1 nodes are needed for pending pods first"
+    assert not result.committed
 
 
 def test_when_a_pod_protects_a_drifted_node_no_more_it_is_replaced_soon(world: World) -> None:

@@ -13,6 +13,9 @@ from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.evaluate import CANARY_SECONDS
+from spotwright.workflows.disrupt.workflow import disrupt
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
 
 NO_CONSOLIDATION = Budget("0", reasons=("Underutilized",))
@@ -73,6 +76,34 @@ def test_the_canary_goes_alone_and_then_the_budget_counts(world: World, budget: 
     assert world.run(900, until=lambda: told(world).reason == "RolloutComplete")
     assert set(teams(world)) == {"b"}
     assert len(world.running_pods()) == 5
+
+
+def test_the_others_follow_soon_after_the_canary_has_proved_itself(world: World) -> None:
+    """It is looked at every ten seconds, in a single chain of doorbells."""
+    with_nodes(world, 3, "100%")
+    relabel(world)
+    assert world.run(180, until=lambda: told(world).reason == "CanaryInProgress")
+
+    def is_ready() -> bool:
+        new = {claim.node_name for claim in world.claims() if "team" in claim.metadata.labels}
+        return any(pod.is_ready and pod.node_name in new for pod in world.running_pods())
+
+    assert world.run(180, until=is_ready)
+    # Just after the schedule has rung.
+    if world.clock.now().second > 40:
+        world.run(61 - world.clock.now().second)
+    assert world.run(25, until=lambda: len(disrupted(world)) == 2)
+
+
+def test_however_often_a_canary_is_looked_at_one_doorbell_goes_on(world: World) -> None:
+    with_nodes(world, 3, "100%")
+    relabel(world)
+    assert world.run(180, until=lambda: told(world).reason == "CanaryInProgress")
+    world.doorbells.messages = [bell for bell in world.doorbells.messages if bell.queue != "disrupt"]
+    world.clock.advance(CANARY_SECONDS)
+    for _ in range(5):
+        tuple(disrupt(world.ports, [Doorbell(world.cluster.name, "evaluate")], clock=world.clock.now))
+    assert len(world.doorbells.messages_of("disrupt", "evaluate")) == 1
 
 
 def keep_pods_unready(world: World) -> None:
