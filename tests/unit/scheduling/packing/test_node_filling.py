@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +39,9 @@ def node() -> int:
     return (room & -room).bit_length() - 1
 
 
-def filled(pods: dict[Size, int], caps: Sequence[int], node_count: int) -> list[dict[int, int]] | None:
+def filled(
+    pods: dict[Size, int], caps: Sequence[int], node_count: int, most_ejections: int = 50
+) -> list[dict[int, int]] | None:
     constraints = [
         HostConstraint(selecting_terms=[j], term_caps=[(j, cap)], avoided_terms=[], host_ports=[]) if cap else None
         for j, cap in enumerate(caps)
@@ -51,7 +54,9 @@ def filled(pods: dict[Size, int], caps: Sequence[int], node_count: int) -> list[
         UndeterminedLabels(index(), ()),
         constraints,
     )
-    return NodeFilling(problem, dict(enumerate(pods.values())), [node()] * node_count, most_ejections=50).fill()
+    return NodeFilling(
+        problem, dict(enumerate(pods.values())), [node()] * node_count, most_ejections=most_ejections
+    ).fill()
 
 
 def test_pods_that_fill_nodes_to_the_last_core_and_byte_eject_each_other_until_all_have_a_place() -> None:
@@ -89,3 +94,29 @@ def test_every_pod_is_on_a_node_that_may_hold_it(classes: dict[Size, tuple[int, 
             assert cpu <= CPU
             assert memory <= MEMORY
             assert all(n <= (caps[j] or n) for j, n in on_node.items())
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> tuple[int, ...]:
+    """A node's cpu in parts of 100m, and its memory in as many of a GiB: sizes of pods that fill it."""
+    count = draw(st.integers(2, 6))
+    ends = st.sets(st.integers(1, CPU // 100 - 1), min_size=count - 1, max_size=count - 1)
+    memory_ends = st.sets(st.integers(1, MEMORY // 1024 - 1), min_size=count - 1, max_size=count - 1)
+    cuts = [[0, *sorted(draw(ends)), CPU // 100], [0, *sorted(draw(memory_ends)), MEMORY // 1024]]
+    cpu, memory = ([(b - a) for a, b in pairwise(points)] for points in cuts)
+    return tuple(100_000 * c + m for c, m in zip(cpu, memory, strict=True))
+
+
+@LAWS
+@given(st.lists(parts(), min_size=2, max_size=4), st.integers(0, 2), st.sampled_from((1, 3, 50)))
+def test_where_nodes_are_all_but_full_no_pod_is_forgotten(
+    nodes: list[tuple[int, ...]], too_many: int, most_ejections: int
+) -> None:
+    """``nodes``: sizes of pods that fill each to the last core and byte; ``too_many``: further pods, for none."""
+    sizes = Counter((size // 100_000 * 100, size % 100_000 * 1024) for node in nodes for size in node)
+    pods = dict(sizes) | ({(100, 1023): too_many} if too_many else {})
+    pods_by_node = filled(pods, [0] * len(pods), len(nodes), most_ejections)
+    if pods_by_node is not None:
+        assert not too_many
+        assert sum(map(Counter, pods_by_node), Counter[int]()) == dict(enumerate(pods.values()))
+        assert [used(pods, on_node) for on_node in pods_by_node] == [(CPU, MEMORY)] * len(nodes)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
@@ -15,6 +17,7 @@ from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import HostConstraint
 from spotwright.scheduling.packing.nodes_first import replace_nodes
 from spotwright.scheduling.packing.problem import Exchange, PackedNodes, Packing, PackingProblem, RemainingLimits
+from tests.property.plans import LAWS
 from tests.unit.scheduling.builders import GIB, TYPES, instance, pool, snapshot
 
 SIZE_BOUND = 48_000
@@ -61,6 +64,18 @@ def test_the_limits_count_the_node_that_stays() -> None:
     packing = two_nodes(RemainingLimits([{resources.CPU: 0, resources.NODES: 0}], {}))
     replaced(packing)
     assert packing.limits.by_template == [{resources.CPU: cpu, resources.NODES: 1}]
+
+
+@LAWS
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 15)), min_size=1, max_size=4))
+def test_however_many_nodes_no_pod_is_lost_and_nothing_gets_dearer(groups: list[tuple[int, int]]) -> None:
+    """Also beyond the nodes that are replaced at once. ``groups``: how many nodes, with so many pods each."""
+    packing = Packing([PackedNodes(0, count, {0: pods}) for count, pods in groups], [0], RemainingLimits([{}], {}), 0)
+    index = problem().offering_index
+    before = packing.cost(index)
+    replaced_counts = replaced(packing)
+    assert sum(count * pods[0] for count, pods in replaced_counts) == sum(count * pods for count, pods in groups)
+    assert packing.cost(index) <= before
 
 
 def cheapest_offering(cpu: int) -> int:
