@@ -11,7 +11,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import Node
-from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from spotwright.model.requirements import NodeSelectorRequirement
@@ -37,8 +37,16 @@ class World(ABC):
         """One that has just registered."""
 
     @abstractmethod
-    def add_pod(self, name: str, node: str) -> None:
-        """In namespace default; ``node``: "" = it waits."""
+    def add_pod(self, name: str, node: str, app: str = "") -> None:
+        """In namespace default; ``node``: "" = it waits. ``app``: the value of its label of that name."""
+
+    @abstractmethod
+    def start_pod(self, pod: Pod, *, is_ready: bool) -> None:
+        """Its kubelet says that it runs."""
+
+    @abstractmethod
+    def add_budget(self, app: str, policy: str = "IfHealthyBudget") -> None:
+        """A PodDisruptionBudget over the pods with this label, of which one must be there."""
 
     @abstractmethod
     def add_storage(self) -> None:
@@ -56,10 +64,10 @@ class World(ABC):
     def run_karpenter(self) -> None:
         """A Deployment karpenter/karpenter that wants a pod, as Karpenter's chart labels it."""
 
-    def pod(self, node: str = "") -> Pod:
+    def pod(self, node: str = "", app: str = "") -> Pod:
         """A pod that no scheduler cares about, on ``node`` or waiting."""
         name = f"pod-{next(NUMBERS)}"
-        self.add_pod(name, node)
+        self.add_pod(name, node, app)
         return self.current_pod(name)
 
     def current_pod(self, name: str) -> Pod:
@@ -73,8 +81,18 @@ class FakeWorld(World):
     def add_node(self, name: str) -> None:
         self._fake.put("nodes", Node(ObjectMeta(name), taints=(Taint("karpenter.sh/unregistered", "NoExecute"),)))
 
-    def add_pod(self, name: str, node: str) -> None:
-        self._fake.put("pods", Pod(ObjectMeta(name, namespace="default"), node_name=node))
+    def add_pod(self, name: str, node: str, app: str = "") -> None:
+        labeled = {"app": app} if app else {}
+        self._fake.put("pods", Pod(ObjectMeta(name, namespace="default", labels=labeled), node_name=node))
+
+    def start_pod(self, pod: Pod, *, is_ready: bool) -> None:
+        self._fake.update("pods", pod.key, phase="Running", is_ready=is_ready)
+
+    def add_budget(self, app: str, policy: str = "IfHealthyBudget") -> None:
+        about = ObjectMeta(f"budget-{next(NUMBERS)}", namespace="default")
+        selector = (NodeSelectorRequirement("app", "In", (app,)),)
+        budget = PodDisruptionBudget(about, selector, min_available=1, unhealthy_pod_eviction_policy=policy)
+        self._fake.put("poddisruptionbudgets", budget)
 
     def add_storage(self) -> None:
         self._fake.put("namespaces", Namespace(ObjectMeta("shop", labels={"team": "a"})))
@@ -136,12 +154,24 @@ class RealWorld(World):
         }  # fmt: skip
         self._stack.kubectl("create", "-f", "-", input=json.dumps(node))
 
-    def add_pod(self, name: str, node: str) -> None:
+    def add_pod(self, name: str, node: str, app: str = "") -> None:
         spec = {"schedulerName": "nobody", "containers": [{"name": "app", "image": "pause"}]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        about = {"name": name, "namespace": "default", "labels": {"app": app} if app else {}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
         self._stack.kubectl(
             "create", "-f", "-", input=json.dumps(pod | {"spec": spec | ({"nodeName": node} if node else {})})
         )
+
+    def start_pod(self, pod: Pod, *, is_ready: bool) -> None:
+        ready = {"type": "Ready", "status": "True" if is_ready else "False"}
+        status = json.dumps({"status": {"phase": "Running", "conditions": [ready]}})
+        self._stack.kubectl("patch", "pod", pod.metadata.name, "--subresource=status", "--type=merge", "-p", status)
+
+    def add_budget(self, app: str, policy: str = "IfHealthyBudget") -> None:
+        about = {"name": f"budget-{next(NUMBERS)}", "namespace": "default"}
+        selector = {"matchLabels": {"app": app}}
+        spec = {"minAvailable": 1, "selector": selector, "unhealthyPodEvictionPolicy": policy}
+        self._apply([{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": about, "spec": spec}])
 
     def add_storage(self) -> None:
         term = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": list(IN_A.values)}]}

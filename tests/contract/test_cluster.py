@@ -20,6 +20,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.clock import Clock
@@ -384,6 +385,54 @@ def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world:
     condition = find_condition(after.conditions, "Provisioning")
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "RequiresNewCapacity")
+
+
+def running(world: World, app: str, *, is_ready: bool = True) -> Pod:
+    pod = world.pod(node="somewhere", app=app)
+    world.start_pod(pod, is_ready=is_ready)
+    return world.current_pod(pod.metadata.name)
+
+
+def is_there(world: World, pod: Pod) -> bool:
+    """And not on its way out."""
+    found = [one for one in world.port.pods() if one.metadata.uid == pod.metadata.uid]
+    return any(one.metadata.deletion_timestamp is None for one in found)
+
+
+def test_a_budget_keeps_its_pods_and_no_others(world: World) -> None:
+    app = f"kept-{next(NUMBERS)}"
+    kept, other_pod = running(world, app), running(world, f"other-{app}")
+    world.add_budget(app)
+    assert not world.port.evict(kept)
+    assert world.port.evict(other_pod)
+    assert is_there(world, kept)
+    assert not is_there(world, other_pod)
+
+
+def test_a_pod_with_two_budgets_is_never_evicted(world: World) -> None:
+    app = f"twice-{next(NUMBERS)}"
+    pod = running(world, app)
+    for _ in range(2):
+        world.add_budget(app, "AlwaysAllow")
+    assert not world.port.evict(pod)
+    assert is_there(world, pod)
+
+
+def test_no_budget_is_asked_for_pods_that_have_not_started_and_some_are_not_for_unready_ones(world: World) -> None:
+    for policy, is_refused in (("IfHealthyBudget", True), ("AlwaysAllow", False)):
+        app = f"unready-{next(NUMBERS)}"
+        waiting, unready = world.pod(node="somewhere", app=app), running(world, app, is_ready=False)
+        world.add_budget(app, policy)
+        assert world.port.evict(waiting)
+        assert world.port.evict(unready) != is_refused
+        assert is_there(world, unready) == is_refused
+
+
+def test_whoever_is_gone_or_another_pod_of_the_name_counts_as_evicted(world: World) -> None:
+    pod = running(world, f"gone-{next(NUMBERS)}")
+    for change in ({"uid": "00000000-0000-0000-0000-000000000000"}, {"name": "nobody"}):
+        assert world.port.evict(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **change)))
+    assert is_there(world, pod)
 
 
 def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:

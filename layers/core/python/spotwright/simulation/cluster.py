@@ -306,7 +306,9 @@ class FakeCluster:
             current: Pod | None = self._objects["pods"].get(pod.key)
             if current is None or current.metadata.uid != pod.metadata.uid:
                 return True
-            if current.is_active and eviction.eviction_refusal(current, self.pod_disruption_budgets()):
+            # Budgets are asked only for pods that run.
+            is_running = current.is_active and current.phase != "Pending"
+            if is_running and eviction.eviction_refusal(current, self.pod_disruption_budgets()):
                 return False
             self._delete_pod(current, None)
         return True
