@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -378,6 +379,21 @@ def test_a_throttled_batch_was_received(strict: Aws, lambdas: Serverless, name: 
     (message,) = eventually(lambda: lambdas.receive(dead, 1), 120)
     assert message["Body"] == "unseen"
 
+    lambdas.client("sqs").set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "300"})
+    with relaxed(strict, Rule.THROTTLED_RECEIVES):
+        lambdas.client("sqs").send_message(QueueUrl=queue, MessageBody="waits")
+        time.sleep(1)
+        lambdas.client("lambda").delete_function_concurrency(FunctionName=name)
+        # It does not hide for its timeout.
+        eventually(lambda: _messages(lambdas, queue) == 0, 120)
+
+
+def _messages(lambdas: Serverless, queue: str) -> int:
+    """How many there are, hidden or not."""
+    names: list[Any] = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = lambdas.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
+    return sum(int(number) for number in found.values())
+
 
 def test_a_new_account_runs_ten_functions_at_once(strict: Aws, lambdas: Serverless, name: str, tmp_path: Path) -> None:
     for half in ("a", "b"):
@@ -475,3 +491,10 @@ def test_a_rule_is_named_or_the_names_are_told() -> None:
     assert rules(["delays", "access-entry-principals"]) > rules(["delays"])
     with pytest.raises(KeyError, match="no rule nonsense; there are iam-propagation"):
         rules(["nonsense"])
+
+
+def test_each_rule_is_tried() -> None:
+    """Somewhere a test turns it off, or on where it is relaxed by default."""
+    texts = [path.read_text() for path in Path(__file__).parent.rglob("test_*.py")]
+    tried = {name for text in texts for name in re.findall(r"Rule\.([A-Z_]+)", text)}
+    assert {rule.name for rule in Rule} <= tried
