@@ -238,10 +238,11 @@ def test_a_problem_is_one_sentence_with_the_next_step(
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("1.31", "Kubernetes 1.31; the tests were run on 1.35 and 1.36, not on this version"),
+        ("1.30", "Kubernetes 1.30; the tests were run on 1.31, 1.35 and 1.36, not on this version"),
+        ("1.31", "Kubernetes 1.31"),
         ("1.35", "Kubernetes 1.35"),
         ("1.36", "Kubernetes 1.36"),
-        ("1.37", "Kubernetes 1.37; the tests were run on 1.35 and 1.36, not on this version"),
+        ("1.37", "Kubernetes 1.37; the tests were run on 1.31, 1.35 and 1.36, not on this version"),
     ],
 )
 def test_a_version_that_was_not_tried_is_said_and_no_problem(version: str, said: str) -> None:

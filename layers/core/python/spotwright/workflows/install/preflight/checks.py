@@ -29,7 +29,7 @@ from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, 
 # The FlowSchema that is installed is of an API that Kubernetes has since.
 OLDEST_VERSION: Final = (1, 29)
 # What the tests run on, and what those that ask an API server were seen to pass on (`make test-kubernetes`).
-TRIED_VERSIONS: Final = ((1, 35), (1, 36))
+TRIED_VERSIONS: Final = ((1, 31), (1, 35), (1, 36))
 _POD_IDENTITY: Final = "eks-pod-identity-agent"
 _ADDONS: Final = ("vpc-cni", "kube-proxy", "coredns")
 # What the add-on's DaemonSet or Deployment is called in kube-system, where it is another name.
@@ -117,7 +117,8 @@ def _check_version(_target: Target, _facts: Facts, cluster: ClusterDescription) 
             " Spotwright runs on: update the cluster first"
         )
     if version not in TRIED_VERSIONS:
-        tried = " and ".join(_dotted(each) for each in TRIED_VERSIONS)
+        *older, newest = map(_dotted, TRIED_VERSIONS)
+        tried = f"{', '.join(older)} and {newest}"
         return Works(f"Kubernetes {cluster.version}; the tests were run on {tried}, not on this version")
     return Works(f"Kubernetes {cluster.version}")
 
