@@ -46,6 +46,10 @@ MAX_CLUSTERS = 10
 _CLUSTERS_BYTES = 3096
 _LONGEST_ROLE_ARN = "arn:aws:iam::123456789012:role/" + 64 * "r"
 
+#: A managed policy may have 6,144 characters: what `install` may do for a cluster has this many besides the cluster's
+#: name, which is there ten times, and besides the node roles. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+_RIGHTS_CHARACTERS = 6144 - 2700
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -218,11 +222,26 @@ def _cluster(fields: Fields) -> Cluster:
     fields.refuse_unknown_keys()
     if not cluster.forwarder_image and not cluster.forwarder_architecture:
         cluster = replace(cluster, forwarder_architecture=NODE_ARCHITECTURES[0])
+    if _rights_characters(cluster) > _RIGHTS_CHARACTERS:
+        raise fields.refusal("nodeRoles", list(cluster.node_roles), "roles whose names fit into a policy of IAM")
     if not set(windows) <= set(cluster.node_roles):
         raise fields.refusal("windowsNodeRoles", list(windows), "names from nodeRoles")
     if not set(with_entry) <= set(cluster.node_roles):
         raise fields.refusal("nodeRolesWithAccessEntry", list(with_entry), "names from nodeRoles")
     return cluster
+
+
+def _rights_characters(cluster: Cluster) -> int:
+    """How much of a policy the cluster's name and node roles take: each role twice, its access entry with and without
+    its path."""
+    roles = [(len(role), role.rpartition("/")) for role in cluster.node_roles]
+    arns = sum(2 * (45 + length) for length, _ in roles)
+    entries = sum(
+        100 + len(cluster.name) + length
+        for _, (path, _, name) in roles
+        for length in {len(name), len(path) + len(name) + bool(path)}
+    )
+    return arns + entries + 10 * len(cluster.name)
 
 
 def _settings(fields: Fields) -> dict[str, str]:

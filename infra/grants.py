@@ -27,19 +27,21 @@ class Grant:
     needed_by: str = ""
 
 
-def grant(role: iam.Role, *grants: Grant) -> None:
-    """Adds the statements to a role's own policy. Raises ValueError for a wildcard without a reason."""
+def grant(holder: iam.Role | iam.ManagedPolicy, *grants: Grant) -> None:
+    """Adds the statements to a role's own policy, or to a policy. Raises ValueError for a wildcard without a reason."""
     for each in grants:
-        role.add_to_policy(
-            iam.PolicyStatement(
-                sid=each.sid,
-                actions=list(each.actions),
-                resources=list(each.resources),
-                conditions=dict(each.conditions),
-            )
+        statement = iam.PolicyStatement(
+            sid=each.sid,
+            actions=list(each.actions),
+            resources=list(each.resources),
+            conditions=dict(each.conditions),
         )
-        for finding in _wildcards(Stack.of(role), each):
-            acknowledge(role, f"AwsSolutions-IAM5[{finding}]", each.wildcard_reason)
+        if isinstance(holder, iam.Role):
+            holder.add_to_policy(statement)
+        else:
+            holder.add_statements(statement)
+        for finding in _wildcards(Stack.of(holder), each):
+            acknowledge(holder, f"AwsSolutions-IAM5[{finding}]", each.wildcard_reason)
 
 
 def acknowledge(construct: Any, finding: str, reason: str) -> None:

@@ -14,7 +14,15 @@ from infra.dashboard import Dashboard
 from infra.forwarder_image import ForwarderImages
 from infra.functions import FURTHER_QUEUES, INSTALL, QUEUE_FUNCTIONS, Function
 from infra.grants import Grant
-from infra.install import empty_on_delete, install_cluster, install_grants, look_at_cluster, say_what_is_left
+from infra.install import (
+    cluster_rights,
+    empty_on_delete,
+    install_cluster,
+    install_grants,
+    look_at_cluster,
+    name_clusters,
+    say_what_is_left,
+)
 from infra.layer import core_layer
 from infra.permissions import see_instances
 from infra.queues import WorkQueue
@@ -56,6 +64,7 @@ class SpotwrightStack(Stack):
             for spec in (*QUEUE_FUNCTIONS, INSTALL)
         }
         self._grant()
+        self._name_clusters()
         self.access = self._open_clusters()
         self._tell_clusters()
         installed = self._install()
@@ -85,13 +94,23 @@ class SpotwrightStack(Stack):
             "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),
             "catalog": (rows, *write, *(ring[name] for name in ("provision", "lifecycle", "catalog"))),
             "sweep": (rows, *read, *(ring[name] for name in ("provision", "lifecycle", "notices", "catalog", "sweep"))),
-            "install": self.state.empty_bucket if self.config.remove_data_on_destroy else (),
+            "install": (
+                *install_grants(self),
+                *(self.state.empty_bucket if self.config.remove_data_on_destroy else ()),
+            ),
         }
         for name, grants in may.items():
             self.functions[name].grant(*grants, *self._use_key)
         if self.config.memory_table:
             for name, calls in _LEARNING.items():
                 self.functions[name].grant(self.state.account_rows(*calls))
+
+    def _name_clusters(self) -> None:
+        """What is deployed goes on as it was until it is known that no cluster leaves with nodes."""
+        named = name_clusters(self, self.functions["install"], self.config)
+        for name, function in self.functions.items():
+            if name != "install":
+                function.node.add_dependency(named)
 
     def _open_clusters(self) -> tuple[ClusterAccess, ...]:
         """Both sides of assuming a role: the cluster's role trusts the function, the function's role may ask."""
@@ -107,6 +126,7 @@ class SpotwrightStack(Stack):
         return opened
 
     def _access(self, cluster: Cluster, readers: tuple[Function, ...], actors: tuple[Function, ...]) -> ClusterAccess:
+        install = self.functions["install"]
         forwarder = (self.queues[name].send for name in ("provision", "lifecycle", "catalog"))
         return ClusterAccess(
             self,
@@ -114,7 +134,7 @@ class SpotwrightStack(Stack):
             self.config,
             readers=readers,
             actors=actors,
-            looked_at=look_at_cluster(self, self.functions["install"], cluster),
+            looked_at=look_at_cluster(self, install, cluster, cluster_rights(self, install, self.config, cluster)),
             forwarder=(
                 *forwarder,
                 self.state.partition_rows(f"forwarder#{cluster.name}"),
@@ -133,7 +153,6 @@ class SpotwrightStack(Stack):
     def _install(self) -> list[CustomResource]:
         """Clusters are entered when functions can serve them, and left before those go."""
         install = self.functions["install"]
-        install.grant(*install_grants(self, install, self.config))
         contents = [empty_on_delete(self, install, self.state.bucket)] if self.config.remove_data_on_destroy else []
         feeds = [
             self.functions[FURTHER_QUEUES.get(name, name)].add_queue(queue, name) for name, queue in self.queues.items()
@@ -167,8 +186,8 @@ class SpotwrightStack(Stack):
     def _tell_clusters(self) -> None:
         """Added late: a cluster's roles trust the functions' roles, so they come after the functions."""
         clusters = {access.cluster.name: access.environment for access in self.access}
-        for function in self.functions.values():
-            function.function.add_environment("SPOTWRIGHT_CLUSTERS", self.to_json_string(clusters))
+        for spec in QUEUE_FUNCTIONS:
+            self.functions[spec.name].function.add_environment("SPOTWRIGHT_CLUSTERS", self.to_json_string(clusters))
 
     def _environment(self) -> dict[str, str]:
         return {

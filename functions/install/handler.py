@@ -7,14 +7,14 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
 from spotwright import manifests
-from spotwright.adapters.aws import clients, node_roles
+from spotwright.adapters.aws import clients, node_roles, stack_status
 from spotwright.adapters.aws.custom_resource import CustomResourceResponder, CustomResourceResult
 from spotwright.adapters.aws.eks import readiness
 from spotwright.adapters.aws.eks.access_entries import NodeAccessEntries
@@ -25,7 +25,7 @@ from spotwright.log_metrics import write_library_lines
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.install.node_access import NodeRole
-from spotwright.workflows.install.nodes_left import explain_nodes_left
+from spotwright.workflows.install.nodes_left import explain_deletion, explain_removal, find_nodes_left
 from spotwright.workflows.install.preflight.checks import Status, run_checks
 from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, NotAsked, Target
 from spotwright.workflows.install.workflow import Installation, install, remove
@@ -89,6 +89,10 @@ def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
             return _install(event, Deadline(seconds))
         case "Custom::SpotwrightInstall", "Delete":
             return _remove(event, Deadline(min(seconds, REMOVAL_SECONDS)))
+        case "Custom::SpotwrightClusters", "Create" | "Delete":
+            return CustomResourceResult(_physical_id(event))
+        case "Custom::SpotwrightClusters", "Update":
+            return _say_what_leaving_clusters_have(event, seconds)
         case "Custom::SpotwrightNodesLeft", "Create" | "Update":
             return CustomResourceResult(_physical_id(event))
         case "Custom::SpotwrightNodesLeft", "Delete":
@@ -151,7 +155,9 @@ def _is_incomplete(facts: Facts) -> bool:
 
 def _install(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
     _check_update(event)
-    applied = install(_access(event), _nodes(event), _installation(event), deadline)
+    applied = install(
+        _access(event, event["ResourceProperties"]["Cluster"]), _nodes(event), _installation(event), deadline
+    )
     log_line(logger, log_lines.INSTALLED, cluster=event["ResourceProperties"]["Cluster"], applied=applied)
     return CustomResourceResult(_physical_id(event), data={"Applied": str(len(applied))})
 
@@ -160,7 +166,9 @@ def _remove(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResul
     """Never fails because of the cluster: a stack can always be deleted."""
     if not {"Cluster", "RoleArn"} <= event["ResourceProperties"].keys():
         return CustomResourceResult(_physical_id(event), reason="the request was never valid, so nothing was installed")
-    removal = remove(_access(event), _nodes(event), _installation(event), deadline)
+    removal = remove(
+        _access(event, event["ResourceProperties"]["Cluster"]), _nodes(event), _installation(event), deadline
+    )
     log_line(
         logger, log_lines.REMOVED,
         cluster=event["ResourceProperties"]["Cluster"],
@@ -171,24 +179,50 @@ def _remove(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResul
 
 
 def _say_what_is_left(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
-    """Fails once while NodeClaims are there; never because of what the cluster does not answer."""
+    """Fails once while NodeClaims are there."""
     properties = event["ResourceProperties"]
-    (forwarder,) = manifests.forwarder("", {})
-    try:
-        reason = explain_nodes_left(
-            _access(event),
-            properties["Cluster"],
-            properties["Cell"],
-            forwarder,
-            deadline,
-            request=event["RequestId"],
-            now=datetime.now(UTC),
-        )
-    except ApiError as failure:
-        log_line(logger, log_lines.NODES_LEFT_UNKNOWN, cluster=properties["Cluster"], error=str(failure))
+    cluster, cell = properties["Cluster"], properties["Cell"]
+    claims = _nodes_left(event, cluster, deadline)
+    return _said(event, [cluster], explain_deletion(cell, cluster, claims) if claims else "")
+
+
+def _say_what_leaving_clusters_have(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
+    """Fails an update once while NodeClaims are in clusters that leave the stack, and never the update's roll-back."""
+    properties = event["ResourceProperties"]
+    leaving = sorted({*event["OldResourceProperties"]["Clusters"]} - {*properties["Clusters"]})
+    if not leaving or not _is_updating(event, leaving):
         return CustomResourceResult(_physical_id(event))
-    if reason:
-        log_line(logger, log_lines.NODES_LEFT, cluster=properties["Cluster"], reason=reason)
+    each = min(seconds / len(leaving), NODES_LEFT_SECONDS)
+    found = {cluster: _nodes_left(event, cluster, Deadline(each)) for cluster in leaving}
+    left = {cluster: claims for cluster, claims in found.items() if claims}
+    return _said(event, list(left), explain_removal(properties["Cell"], left) if left else "")
+
+
+def _is_updating(event: Mapping[str, Any], leaving: Sequence[str]) -> bool:
+    """False where CloudFormation does not answer, since a roll-back that fails has to be continued by hand."""
+    try:
+        return stack_status.is_updating(clients.client("cloudformation"), event["StackId"])
+    except ApiError as failure:
+        for cluster in leaving:
+            log_line(logger, log_lines.NODES_LEFT_UNKNOWN, cluster=cluster, error=str(failure))
+        return False
+
+
+def _nodes_left(event: Mapping[str, Any], cluster: str, deadline: Deadline) -> Sequence[str]:
+    """NodeClaims that are left to nobody, none where the cluster does not answer."""
+    (forwarder,) = manifests.forwarder("", {})
+    access = _access(event, cluster)
+    cell, request = event["ResourceProperties"]["Cell"], event["RequestId"]
+    try:
+        return find_nodes_left(access, cell, forwarder, deadline, request=request, now=datetime.now(UTC))
+    except ApiError as failure:
+        log_line(logger, log_lines.NODES_LEFT_UNKNOWN, cluster=cluster, error=str(failure))
+        return ()
+
+
+def _said(event: Mapping[str, Any], clusters: Sequence[str], reason: str) -> CustomResourceResult:
+    for cluster in clusters if reason else ():
+        log_line(logger, log_lines.NODES_LEFT, cluster=cluster, reason=reason)
     return CustomResourceResult(_physical_id(event), failed=bool(reason), reason=reason)
 
 
@@ -238,25 +272,27 @@ def _node_roles(properties: Mapping[str, Any]) -> tuple[NodeRole, ...] | None:
     return None if roles is None else tuple(NodeRole(arn=role["Arn"], type=role["Type"]) for role in roles)
 
 
-def _access(event: Mapping[str, Any]) -> AdminAccessPort:
-    properties = event["ResourceProperties"]
-    return TemporaryAccessEntry(
-        clients.eks(), clients.sts(), cluster=properties["Cluster"], role_arn=properties["RoleArn"]
-    )
+def _access(event: Mapping[str, Any], cluster: str) -> AdminAccessPort:
+    role_arn = event["ResourceProperties"]["RoleArn"]
+    return TemporaryAccessEntry(clients.eks(), clients.sts(), cluster=cluster, role_arn=role_arn)
 
 
 def _nodes(event: Mapping[str, Any]) -> NodeAccessPort:
     return NodeAccessEntries(clients.eks(), cluster=event["ResourceProperties"]["Cluster"])
 
 
+_OF_STACK = {
+    "Custom::SpotwrightBucketContents": "spotwright-bucket-contents",
+    "Custom::SpotwrightClusters": "spotwright-clusters",
+}
 _KINDS = {"Custom::SpotwrightPreflight": "preflight", "Custom::SpotwrightNodesLeft": "nodes-left"}
 
 
 def _physical_id(event: Mapping[str, Any]) -> str:
-    """Constant per cluster, and per bucket resource; a Delete is answered with the id it names."""
+    """Constant per cluster, or per resource of the stack; a Delete is answered with the id it names."""
     if event.get("RequestType") == "Delete":
         return str(event["PhysicalResourceId"])
-    if event.get("ResourceType") == "Custom::SpotwrightBucketContents":
-        return "spotwright-bucket-contents"
+    if found := _OF_STACK.get(event.get("ResourceType", "")):
+        return found
     kind = _KINDS.get(event.get("ResourceType", ""), "install")
     return f"spotwright-{kind}-{event.get('ResourceProperties', {}).get('Cluster', 'invalid')}"

@@ -13,6 +13,7 @@ from layers.core.models import reduce_models
 #: here (and granted in `infra/permissions.py`).
 CALLS = {
     "arc-zonal-shift": ("GetManagedResource",),
+    "cloudformation": ("DescribeStacks",),
     "dynamodb": ("BatchGetItem", "GetItem", "PutItem", "Query", "UpdateItem"),
     "ec2": (
         "CreateFleet",

@@ -43,8 +43,8 @@ class Template:
         return str(self.function(name)["Role"]).removeprefix("<").removesuffix(".Arn>")
 
     def statements(self, role_id: str) -> list[Statement]:
-        """What a role's own policies say."""
-        policies = self.of("AWS::IAM::Policy").values()
+        """What a role's policies say."""
+        policies = [*self.of("AWS::IAM::Policy").values(), *self.of("AWS::IAM::ManagedPolicy").values()]
         documents = [resource["PolicyDocument"] for resource in policies if f"<{role_id}>" in resource["Roles"]]
         return [statement for document in documents for statement in statements(document)]
 

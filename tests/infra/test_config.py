@@ -108,7 +108,18 @@ def one(**fields: Any) -> dict[str, Any]:
             "'netwrok'",
             "endpoint, network",
         ),
-        (one(nodeRoles=[f"role-{n:050}" for n in range(50)]), "spotwright.clusters", '["one"]', "4 KB"),
+        (
+            {"clusters": [cluster(f"c{n}", nodeRoles=[f"role-{r:050}" for r in range(6)]) for n in range(9)]},
+            "spotwright.clusters",
+            '["c0",',
+            "4 KB",
+        ),
+        (
+            one(nodeRoles=[f"role-{n:050}" for n in range(50)]),
+            "spotwright.clusters[0].nodeRoles",
+            "role-0000",
+            "fit into a policy",
+        ),
         (one(noderoles=["x"]), "spotwright.clusters[0].noderoles", '["x"]', "did you mean nodeRoles? allowed here"),
         ({"clusters": [cluster("a"), cluster("a")]}, "spotwright.clusters", '["a","a"]', "each name once"),
         (
@@ -163,9 +174,10 @@ def test_boundary_and_path_hold_for_every_role(full: Template) -> None:
 def test_tags_hold_for_everything_that_takes_them(full: Template) -> None:
     #: These resource types have no tags in CloudFormation, or none that CDK writes.
     untagged = {
-        "AWS::IAM::Policy", "AWS::Lambda::LayerVersion", "AWS::S3::BucketPolicy", "AWS::SQS::QueuePolicy",
-        "AWS::Scheduler::Schedule", "Custom::SpotwrightInstall", "Custom::SpotwrightBucketContents",
-        "Custom::SpotwrightNodesLeft", "Custom::SpotwrightPreflight",
+        "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::Lambda::LayerVersion", "AWS::S3::BucketPolicy",
+        "AWS::SQS::QueuePolicy", "AWS::Scheduler::Schedule", "Custom::SpotwrightBucketContents",
+        "Custom::SpotwrightClusters", "Custom::SpotwrightInstall", "Custom::SpotwrightNodesLeft",
+        "Custom::SpotwrightPreflight",
     }  # fmt: skip
     for id, resource in full.resources.items():
         if resource["Type"] not in untagged:
@@ -189,7 +201,7 @@ def test_another_partition_has_its_own_arns(china: Template) -> None:
     boundaries = {role["PermissionsBoundary"] for role in china.of("AWS::IAM::Role").values()}
     assert boundaries == {"arn:aws-cn:iam::111122223333:policy/Boundary"}
     install = {statement.sid: statement for statement in china.statements(china.role_id("install"))}
-    (policy,) = install["AdministerClusters"].conditions["ArnEquals"].values()
+    (policy,) = install["AdministerCluster"].conditions["ArnEquals"].values()
     assert policy.startswith("arn:aws-cn:eks::aws:")
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import botocore.session
 import pytest
 
+from infra.fields import ConfigError
 from layers.core.contents import CALLS
 from spotwright import workflows
+from tests.infra import conftest
 from tests.infra.conftest import MEMORY
-from tests.infra.template import Statement, Template
+from tests.infra.template import Resource, Statement, Template, statements
 
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 FEED = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
@@ -34,7 +36,7 @@ MAY = {
     "disrupt": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "catalog": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "sweep": LOGS | FEED | ROWS | READ_BODIES | RING | ASSUME,
-    "install": LOGS | ENTER | LOOK,
+    "install": LOGS | ENTER | LOOK | {"cloudformation:DescribeStacks"},
 }
 RINGS = {
     "provision": {"Lifecycle", "Provision"},
@@ -210,40 +212,73 @@ def test_the_forwarder_rings_and_writes_its_own_rows_and_cluster_state_only(plai
     assert set(trust["Condition"]["StringEquals"].values()) == {"kube-system", "spotwright-forwarder"}
 
 
+def _rights(template: Template, cluster: str) -> dict[str, Statement]:
+    """What `install` may do for one cluster, by statement."""
+    (policy,) = (
+        resource["PolicyDocument"]
+        for id, resource in template.of("AWS::IAM::ManagedPolicy").items()
+        if id.startswith(f"InstallRights{cluster}")
+    )
+    return {statement.sid: statement for statement in statements(policy)}
+
+
 def test_install_enters_only_as_itself_and_with_one_policy(full: Template) -> None:
-    granted = {statement.sid: statement for statement in full.statements(full.role_id("install"))}
     role = full.role_id("install")
-    assert granted["EnterClusters"].conditions == {"ArnEquals": {"eks:principalArn": f"<{role}.Arn>"}}
-    (policy,) = granted["AdministerClusters"].conditions["ArnEquals"].values()
-    assert policy.endswith("cluster-access-policy/AmazonEKSClusterAdminPolicy")
-    entry = "arn:<AWS::Partition>:eks:<AWS::Region>:<AWS::AccountId>:access-entry"
-    assert set(granted["LeaveClusters"].resources) == {
-        f"{entry}/{cluster}/role/<AWS::AccountId>/{path}<{role}>/*"
-        for cluster in ("one", "two")
-        for path in ("", "platform/")
-    }
+    for cluster in ("one", "two"):
+        granted = _rights(full, cluster)
+        assert granted["EnterCluster"].conditions == {"ArnEquals": {"eks:principalArn": f"<{role}.Arn>"}}
+        (policy,) = granted["AdministerCluster"].conditions["ArnEquals"].values()
+        assert policy.endswith("cluster-access-policy/AmazonEKSClusterAdminPolicy")
+        entry = "arn:<AWS::Partition>:eks:<AWS::Region>:<AWS::AccountId>:access-entry"
+        assert set(granted["LeaveCluster"].resources) == {
+            f"{entry}/{cluster}/role/<AWS::AccountId>/{path}<{role}>/*" for path in ("", "platform/")
+        }
 
 
 def test_install_makes_entries_of_node_roles_alone_and_deletes_tagged_ones_alone(full: Template) -> None:
-    granted = {statement.sid: statement for statement in full.statements(full.role_id("install"))}
+    granted = _rights(full, "two")
     role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
-    (second,) = granted["AdmitNodes1"].resources
+    (second,) = granted["AdmitNodes"].resources
     assert second.endswith(":cluster/two")
-    assert granted["AdmitNodes1"].conditions == {
+    assert granted["AdmitNodes"].conditions == {
         "ArnEquals": {"eks:principalArn": [f"{role}{name}" for name in ("nodes/two-a", "two-b", "two-windows")]},
         "StringEquals": {"eks:accessEntryType": ["EC2_LINUX", "EC2_WINDOWS"]},
     }
     assert granted["DropNodeEntries"].conditions == {"StringLike": {"aws:ResourceTag/spotwright.dev/installers": "*"}}
-    tagging = granted["TagNodeEntries"]
-    assert tagging.conditions["ForAllValues:StringEquals"] == {"aws:TagKeys": ["spotwright.dev/installers"]}
-    assert {resource.split(":access-entry/")[1] for resource in tagging.resources} == {
-        f"{cluster}/role/<AWS::AccountId>/{name}/*"
-        for cluster, names in {
-            "one": ("KarpenterNodeRole-one",),
-            "two": ("nodes/two-a", "two-a", "two-b", "two-windows"),
-        }.items()
-        for name in names
-    }
+    for cluster, names in {
+        "one": ("KarpenterNodeRole-one",),
+        "two": ("nodes/two-a", "two-a", "two-b", "two-windows"),
+    }.items():
+        tagging = _rights(full, cluster)["TagNodeEntries"]
+        assert tagging.conditions["ForAllValues:StringEquals"] == {"aws:TagKeys": ["spotwright.dev/installers"]}
+        assert {resource.split(":access-entry/")[1] for resource in tagging.resources} == {
+            f"{cluster}/role/<AWS::AccountId>/{name}/*" for name in names
+        }
+
+
+def test_install_keeps_its_rights_in_a_cluster_until_the_cluster_has_left(full: Template) -> None:
+    """CloudFormation deletes what needs something before that; nothing else of the stack speaks of the cluster."""
+    for cluster, other in (("one", "two"), ("two", "one")):
+        (rights,) = (id for id in full.of("AWS::IAM::ManagedPolicy") if id.startswith(f"InstallRights{cluster}"))
+        assert f"/{other}" not in str(full.of("AWS::IAM::ManagedPolicy")[rights])
+        for kind in ("Install", "NodesLeft"):
+            (resource,) = (
+                each
+                for each in full.resources.values()
+                if each["Type"] == f"Custom::Spotwright{kind}" and each["Properties"]["Cluster"] == cluster
+            )
+            assert rights in _needs(full, resource)
+
+
+def _needs(template: Template, resource: Resource) -> set[str]:
+    """Whatever a resource depends on by name, and what that does."""
+    needed: set[str] = set()
+    ahead = [*resource["DependsOn"]]
+    while ahead:
+        if (name := ahead.pop()) not in needed:
+            needed.add(name)
+            ahead += template.resources[name].get("DependsOn", [])
+    return needed
 
 
 def test_only_the_installer_may_delete_bodies_and_only_if_the_context_says_so(full: Template, plain: Template) -> None:
@@ -281,16 +316,43 @@ def test_everything_granted_on_every_resource_is_known(full: Template) -> None:
 
 
 def test_policies_fit_and_sids_are_sound(full: Template) -> None:
-    """Inline policies of a role: 10,240 characters; Sids: letters and digits, once per policy."""
-    for role in full.of("AWS::IAM::Role"):
-        granted = full.statements(role)
-        assert len({statement.sid for statement in granted}) == len(granted)
-        assert all(re.fullmatch(r"[A-Za-z0-9]+", statement.sid) for statement in granted)
-    for policy in full.of("AWS::IAM::Policy").values():
-        assert len(json.dumps(policy["PolicyDocument"], separators=(",", ":"))) < 10_240
+    """Inline policies of a role: 10,240 characters, another one 6,144; Sids: letters and digits, once per policy."""
+    for kind, characters in {"AWS::IAM::Policy": 10_240, "AWS::IAM::ManagedPolicy": 6_144}.items():
+        for policy in full.of(kind).values():
+            granted = statements(policy["PolicyDocument"])
+            assert len({statement.sid for statement in granted}) == len(granted)
+            assert all(re.fullmatch(r"[A-Za-z0-9]+", statement.sid) for statement in granted)
+            assert len(json.dumps(policy["PolicyDocument"], separators=(",", ":"))) < characters
 
 
-@pytest.mark.parametrize("service", ["ec2", "eks", "iam", "pricing", "sqs", "ssm", "sts"])
+def _with_node_roles(number: int) -> Template:
+    """One cluster with this many node roles; all names are long."""
+    names = [f"{each:02}-{'r' * 29}/{'n' * 31}" for each in range(number)]
+    named = conftest.cluster("c" * 60, nodeRoles=names)
+    return conftest.synthesise({"cell": "production", "rolePath": "/platform/", "clusters": [named]})
+
+
+def test_what_install_may_do_for_a_cluster_fits_with_as_many_node_roles_as_are_allowed() -> None:
+    """References as long as what AWS makes of them; one more role is refused."""
+    with pytest.raises(ConfigError, match=r"nodeRoles: got .* fit into a policy"):
+        _with_node_roles(5)
+    template = _with_node_roles(4)
+    (policy,) = (each for id, each in template.of("AWS::IAM::ManagedPolicy").items() if id.startswith("InstallRights"))
+    text = json.dumps(policy["PolicyDocument"], separators=(",", ":"))
+    role = template.role_id("install")
+    for reference, value in {
+        "<AWS::Partition>": "aws-us-gov",
+        "<AWS::Region>": "ap-northeast-2",
+        "<AWS::AccountId>": "1" * 12,
+        f"<{role}.Arn>": f"arn:aws-us-gov:iam::111111111111:role/platform/{'i' * 64}",
+        f"<{role}>": "i" * 64,
+    }.items():
+        text = text.replace(reference, value)
+    assert "<" not in text
+    assert 5000 < len(text) < 6144
+
+
+@pytest.mark.parametrize("service", ["cloudformation", "ec2", "eks", "iam", "pricing", "sqs", "ssm", "sts"])
 def test_every_granted_action_is_one_that_aws_has(full: Template, service: str) -> None:
     operations = set(botocore.session.get_session().get_service_model(service).operation_names)
     permissions_without_call = {"iam:PassRole", "sts:TagSession"}
@@ -302,6 +364,7 @@ def test_every_granted_action_is_one_that_aws_has(full: Template, service: str) 
 
 #: What AWS checks besides the call itself.
 IMPLIED: dict[str, set[str]] = {
+    "cloudformation": set(),
     "ec2": set(),
     "iam": {"PassRole", "TagInstanceProfile"},  # AddRoleToInstanceProfile, CreateInstanceProfile
     "eks": set(),

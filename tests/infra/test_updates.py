@@ -16,6 +16,7 @@ FIXED = {
     "AWS::EKS::AccessEntry": ("ClusterName", "PrincipalArn", "Type"),
     "AWS::EKS::PodIdentityAssociation": ("ClusterName", "Namespace", "ServiceAccount"),
     "AWS::Events::Rule": ("Name", "EventBusName"),
+    "AWS::IAM::ManagedPolicy": ("ManagedPolicyName", "Path", "Description"),
     "AWS::IAM::Role": ("RoleName", "Path"),
     "AWS::Lambda::EventSourceMapping": ("EventSourceArn",),
     "AWS::Lambda::Function": ("FunctionName", "PackageType"),
@@ -24,6 +25,7 @@ FIXED = {
     "AWS::SQS::Queue": ("QueueName", "FifoQueue"),
     "AWS::Scheduler::Schedule": ("Name", "GroupName"),
     "AWS::Scheduler::ScheduleGroup": ("Name",),
+    "Custom::SpotwrightClusters": ("ServiceToken",),
     "Custom::SpotwrightInstall": ("ServiceToken", "Cluster"),
     "Custom::SpotwrightNodesLeft": ("ServiceToken", "Cluster"),
     "Custom::SpotwrightPreflight": ("ServiceToken", "Cluster"),
@@ -81,6 +83,13 @@ def test_another_cluster_changes_nothing_of_the_first_one(before: Template, afte
     assert [id for id in changed(before, two) if id in of_one] == []
 
 
+def test_what_is_deployed_goes_on_until_it_is_known_what_a_cluster_that_leaves_would_leave(before: Template) -> None:
+    (asked,) = before.of("Custom::SpotwrightClusters")
+    for id, resource in before.resources.items():
+        if resource["Type"] == "AWS::Lambda::Function" and not id.startswith("Install"):
+            assert asked in resource["DependsOn"]
+
+
 def test_another_image_is_a_change_of_the_installation_alone(before: Template, after: dict[str, Template]) -> None:
     assert types(changed(before, after["another image"])) == {"Custom::SpotwrightInstall"}
 
@@ -88,7 +97,8 @@ def test_another_image_is_a_change_of_the_installation_alone(before: Template, a
 def test_another_node_role_is_told_to_the_functions_and_let_in(before: Template, after: dict[str, Template]) -> None:
     """What may be passed, what functions choose from, who is let in, what is looked at before."""
     assert types(changed(before, after["another node role"])) == {
-        "AWS::IAM::Policy", "AWS::Lambda::Function", "Custom::SpotwrightInstall", "Custom::SpotwrightPreflight",
+        "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::Lambda::Function", "Custom::SpotwrightInstall",
+        "Custom::SpotwrightPreflight",
     }  # fmt: skip
 
 

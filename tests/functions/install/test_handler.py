@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
@@ -110,7 +111,7 @@ def request(answers: Answers, kind: str, **more: Any) -> dict[str, Any]:
 
 
 def use(function: ModuleType, access: Access, monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    def opened(event: Mapping[str, Any]) -> Access:
+    def opened(event: Mapping[str, Any], cluster: str) -> Access:
         return access
 
     nodes = Nodes()
@@ -392,3 +393,65 @@ def test_a_deletion_fails_once_while_claims_are_left_and_never_for_a_cluster_tha
     assert [body["Status"] for body in said] == ["SUCCESS", "FAILED", "SUCCESS", "FAILED", "SUCCESS"]
     assert "cluster dev has 1 NodeClaim (alive)" in said[1]["Reason"]
     assert {body["PhysicalResourceId"] for body in said} == {"spotwright-nodes-left-dev"}
+
+
+def leaving(status: str, monkeypatch: pytest.MonkeyPatch, function: ModuleType) -> dict[str, Any]:
+    """The update by which `dev` leaves a stack of three clusters, whose status CloudFormation gives."""
+
+    def describe_stacks(StackName: str) -> dict[str, Any]:
+        assert "stack/Spotwright-main" in StackName
+        if status == "denied":
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeStacks")
+        return {"Stacks": [{"StackStatus": status}]}
+
+    client = SimpleNamespace(describe_stacks=describe_stacks)
+    monkeypatch.setattr(function.clients, "client", lambda service: {"cloudformation": client}[service])
+    common = {"Cell": "main", "RoleArn": ROLE}
+    return {
+        "ResourceType": "Custom::SpotwrightClusters",
+        "PhysicalResourceId": "spotwright-clusters",
+        "ResourceProperties": {"Clusters": ["new", "other"], **common},
+        "OldResourceProperties": {"Clusters": ["other", "dev"], **common},
+    }
+
+
+def test_an_update_by_which_a_cluster_leaves_fails_once_while_claims_are_left(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects()
+    use(function, Access(objects), monkeypatch)
+    installed = request(answers, "Create")
+    installed["ResourceProperties"]["ForwarderEnvironment"]["SPOTWRIGHT_CELL"] = "main"
+    function.handler(installed, Context())
+    objects.apply(changed(SAMPLES["NodeClaim"](), "metadata.name", "alive"))
+    event = leaving("UPDATE_IN_PROGRESS", monkeypatch, function)
+    function.handler(request(answers, "Create", **event), Context())
+    function.handler(request(answers, "Update", **event, RequestId="1"), Context())
+    function.handler(request(answers, "Update", **event, RequestId="2"), Context())
+    function.handler(request(answers, "Delete", **event), Context())
+    said = answers.bodies[1:]
+    assert [body["Status"] for body in said] == ["SUCCESS", "FAILED", "SUCCESS", "SUCCESS"]
+    assert said[1]["Reason"].startswith("cluster dev has 1 NodeClaim (alive), and once it has left cdk.json")
+    assert {body["PhysicalResourceId"] for body in said} == {"spotwright-clusters"}
+
+
+@pytest.mark.parametrize("status", ["UPDATE_ROLLBACK_IN_PROGRESS", "denied"])
+def test_an_update_that_is_rolled_back_is_never_refused(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    """A cluster that came by it leaves again; nor is one where that is not known, for a roll-back must not fail."""
+    access = Access(Objects())
+    use(function, access, monkeypatch)
+    function.handler(request(answers, "Update", **leaving(status, monkeypatch, function)), Context())
+    assert [body["Status"] for body in answers.bodies] == ["SUCCESS"]
+    assert access.opened == 0
+
+
+def test_an_update_by_which_no_cluster_leaves_asks_nobody(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = leaving("unasked", monkeypatch, function)
+    event["OldResourceProperties"]["Clusters"] = ["other"]
+    monkeypatch.setattr(function.clients, "client", None)
+    function.handler(request(answers, "Update", **event), Context())
+    assert [body["Status"] for body in answers.bodies] == ["SUCCESS"]

@@ -7,7 +7,7 @@ import pytest
 from spotwright import manifests
 from spotwright.adapters.aws.custom_resource import LONGEST_REASON
 from spotwright.errors import Denied, NotFound, Unavailable
-from spotwright.workflows.install.nodes_left import SAID, explain_nodes_left
+from spotwright.workflows.install.nodes_left import SAID, explain_deletion, explain_removal, find_nodes_left
 from tests.functions.install.fakes import Access, Deadline, Objects
 from tests.manifests.samples import SAMPLES, Object, changed
 
@@ -35,9 +35,9 @@ def said(objects: Objects, *, cell: str = "main", now: datetime = NOW, request: 
     """``request``: the id of the deletion; "" = one that was not seen before."""
     access = Access(objects)
     request = request or f"request-of-{now.isoformat()}"
-    reason = explain_nodes_left(access, "dev", cell, forwarder(), Deadline(30), request=request, now=now)
+    claims = find_nodes_left(access, cell, forwarder(), Deadline(30), request=request, now=now)
     assert access.closed == 1
-    return reason
+    return explain_deletion(cell, "dev", claims) if claims else ""
 
 
 def test_claims_are_named_with_what_ends_their_nodes() -> None:
@@ -47,6 +47,18 @@ def test_claims_are_named_with_what_ends_their_nodes() -> None:
         " Karpenter: the same with --hand-back instead of --drain; then delete again. A second deletion within a day"
         " leaves them as they are"
     )
+
+
+def test_clusters_that_leave_are_named_with_what_ends_their_nodes() -> None:
+    assert explain_removal("main", {"dev": ["a", "b"]}) == (
+        "cluster dev has 2 NodeClaims (a, b), and once it has left cdk.json nothing drains, replaces or terminates"
+        " their nodes, which go on to cost. To end them: spotwright uninstall --drain --cluster dev; to leave them to"
+        " Karpenter: the same with --hand-back instead of --drain; then deploy again. A second deployment within a day"
+        " leaves them as they are"
+    )
+    several = explain_removal("blue", {"dev": ["a"], "test": ["b", "c"]})
+    assert several.startswith("cluster dev has 1 NodeClaim, cluster test has 2 NodeClaims, and once they have left")
+    assert "spotwright uninstall --drain --cluster NAME --stack Spotwright-blue;" in several
 
 
 def test_the_stack_of_another_cell_than_main_is_named_for_the_command() -> None:
@@ -99,10 +111,15 @@ def test_the_longest_sentence_is_not_cut_off() -> None:
     """NodeClaims are called after their NodePool, whose name is a label's value, with six characters more."""
     names = [f"{number:063}-abcde" for number in range(9)]
     objects = cluster(forwarder("c" * 20), *map(claim, names))
-    access = Access(objects)
-    reason = explain_nodes_left(access, "n" * 100, "c" * 20, forwarder(), Deadline(30), request="r", now=NOW)
-    assert reason.endswith("leaves them as they are")
-    assert len(reason) <= LONGEST_REASON
+    claims = find_nodes_left(Access(objects), "c" * 20, forwarder(), Deadline(30), request="r", now=NOW)
+    clusters = [f"{number}" + "n" * 99 for number in range(9)]
+    for reason in (
+        explain_deletion("c" * 20, clusters[0], claims),
+        explain_removal("c" * 20, {clusters[0]: claims}),
+        explain_removal("c" * 20, dict.fromkeys(clusters, claims)),
+    ):
+        assert reason.endswith("as they are")
+        assert len(reason) <= LONGEST_REASON
 
 
 KARPENTER: Object = {
@@ -146,7 +163,7 @@ def test_an_access_that_cannot_be_closed_changes_nothing() -> None:
             raise Unavailable("no answer")
 
     access = Stuck(cluster(forwarder(), claim("a")))
-    assert explain_nodes_left(access, "dev", "main", forwarder(), Deadline(30), request="r", now=NOW)
+    assert find_nodes_left(access, "main", forwarder(), Deadline(30), request="r", now=NOW)
 
 
 def test_a_cluster_that_does_not_answer_is_asked_until_the_deadline_and_left() -> None:
@@ -156,5 +173,5 @@ def test_a_cluster_that_does_not_answer_is_asked_until_the_deadline_and_left() -
     objects.failures = [Unavailable("no answer")] * 100
     access = Access(objects)
     with pytest.raises(Unavailable):
-        explain_nodes_left(access, "dev", "main", forwarder(), Deadline(30), request="r", now=NOW)
+        find_nodes_left(access, "main", forwarder(), Deadline(30), request="r", now=NOW)
     assert access.closed == 1

@@ -387,13 +387,14 @@ REMOVED: Final = LogLine(
 )
 NODES_LEFT: Final = LogLine(
     _WARNING, "stack is not deleted yet: NodeClaims are left", ("cluster", "reason"),
-    when="The stack, or the cluster's part of it, was to be deleted while NodeClaims are there that nobody would look"
-    " after. CloudFormation shows `reason`. The next deletion within a day goes through.",
-    remedy="`spotwright uninstall --drain --cluster NAME`, or `--hand-back`, and delete again.",
+    when="The stack was to be deleted, or the cluster to leave it, while NodeClaims are there that nobody would look"
+    " after. CloudFormation shows `reason`. The next deletion, or deployment, within a day goes through.",
+    remedy="`spotwright uninstall --drain --cluster NAME`, or `--hand-back`, and delete or deploy again.",
 )
 NODES_LEFT_UNKNOWN: Final = LogLine(
     _WARNING, "cannot look for NodeClaims that are left", ("cluster", "error"),
-    when="The stack is deleted, and the cluster did not answer within half a minute; the deletion goes on.",
+    when="The stack is deleted, or the cluster leaves it, and the cluster did not answer within half a minute, or"
+    " CloudFormation did not say whether the update is rolled back; it goes on.",
     remedy="Look for instances with the tag `eks:eks-cluster-name`.",
 )
 REQUEST_FAILED: Final = LogLine(

@@ -1,10 +1,11 @@
-"""What a stack that is deleted would leave behind in a cluster: said once, and let go the second time.
+"""What is left behind in a cluster whose stack is deleted, or which leaves it: said once, and let go the second time.
 
-CloudFormation shows what a custom resource says of a Delete only where it failed. So the first Delete fails while there
-are nodes that nobody would look after any more, before anything else of the stack is deleted; the next goes through.
+CloudFormation shows what a custom resource says only where it failed. So the first Delete, or the first Update without
+the cluster, fails while there are nodes that nobody would look after any more, before anything else is deleted or
+changed; the next goes through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -19,22 +20,21 @@ from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePor
 SAID: Final = "spotwright.dev/nodes-left-said"
 # What was said longer ago is said again.
 SAID_COUNTS: Final = timedelta(days=1)
-# So many claims are named.
+# So many claims, and clusters, are named.
 _NAMED: Final = 3
 _CLASS_GROUP: Final = "karpenter.k8s.aws"
 
 
-def explain_nodes_left(
+def find_nodes_left(
     access: AdminAccessPort,
-    cluster: str,
     cell: str,
     forwarder: Document,
     deadline: DeadlinePort,
     *,
     request: str,
     now: datetime,
-) -> str:
-    """Why the stack should not be deleted yet, "" = it may be: no NodeClaim is there, or somebody looks after them.
+) -> Sequence[str]:
+    """NodeClaims that would be left to nobody and of which it was not said yet, by name; empty = nothing is to be said.
 
     That is so where the forwarder has gone (``uninstall --hand-back``) or is another cell's, and where Karpenter runs.
     Said within a day, it is not said again. ``request``: the id of CloudFormation's request, which may be delivered
@@ -45,13 +45,13 @@ def explain_nodes_left(
         objects = retry(access.open, deadline)
         live = retry(partial(objects.read, forwarder), deadline)
         if live is None or cell_of(live) != cell or _was_said(live, request, now):
-            return ""
+            return ()
         claims = retry(partial(_claims, objects), deadline)
         if not claims or retry(partial(read_workloads, objects), deadline).karpenter:
-            return ""
+            return ()
         said = {SAID: f"{now.isoformat()} {request}"}
         retry(partial(objects.merge, forwarder, {"metadata": {"annotations": said}}), deadline)
-        return _sentence(cluster, cell, claims)
+        return claims
     finally:
         _close(access)
 
@@ -81,16 +81,43 @@ def _class_group(claim: Document) -> object:
     return ((claim.get("spec") or {}).get("nodeClassRef") or {}).get("group")
 
 
-def _sentence(cluster: str, cell: str, claims: Sequence[str]) -> str:
-    named = ", ".join((*claims[:_NAMED], *(["…"] if len(claims) > _NAMED else [])))
-    stack = "" if cell == "main" else f" --stack Spotwright-{cell}"
-    uninstall = f"spotwright uninstall --drain --cluster {cluster}{stack}"
+def explain_deletion(cell: str, cluster: str, claims: Sequence[str]) -> str:
+    """Why the stack is not deleted yet, and what to do."""
+    uninstall = _uninstall(cell, cluster)
     return (
-        f"cluster {cluster} has {counted(len(claims), 'NodeClaim')} ({named}), and once this is deleted nothing drains,"
-        f" replaces or terminates their nodes, which go on to cost. To end them: {uninstall}; to leave them to"
-        " Karpenter: the same with --hand-back instead of --drain; then delete again. A second deletion within a day"
-        " leaves them as they are"
+        f"{_left(cluster, claims)}, and once this is deleted nothing drains, replaces or terminates their nodes, which"
+        f" go on to cost. To end them: {uninstall}; to leave them to Karpenter: the same with --hand-back instead of"
+        " --drain; then delete again. A second deletion within a day leaves them as they are"
     )
+
+
+def explain_removal(cell: str, left: Mapping[str, Sequence[str]]) -> str:
+    """Why clusters are not taken out of the stack yet, and what to do. ``left``: cluster to its claims, not empty."""
+    if len(left) == 1:
+        (cluster,) = left
+        clusters, they = _left(cluster, left[cluster]), "it has"
+    else:
+        counts = [f"cluster {name} has {counted(len(claims), 'NodeClaim')}" for name, claims in left.items()]
+        cluster, clusters, they = "NAME", _first(counts), "they have"
+    uninstall = _uninstall(cell, cluster)
+    return (
+        f"{clusters}, and once {they} left cdk.json nothing drains, replaces or terminates their nodes, which go on to"
+        f" cost. To end them: {uninstall}; to leave them to Karpenter: the same with --hand-back instead of --drain;"
+        " then deploy again. A second deployment within a day leaves them as they are"
+    )
+
+
+def _left(cluster: str, claims: Sequence[str]) -> str:
+    return f"cluster {cluster} has {counted(len(claims), 'NodeClaim')} ({_first(claims)})"
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join((*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])))
+
+
+def _uninstall(cell: str, cluster: str) -> str:
+    stack = "" if cell == "main" else f" --stack Spotwright-{cell}"
+    return f"spotwright uninstall --drain --cluster {cluster}{stack}"
 
 
 def _close(access: AdminAccessPort) -> None:
