@@ -13,12 +13,14 @@ from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
+from spotwright.scheduling.packing import nodes_first
 from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import HostConstraint
 from spotwright.scheduling.packing.nodes_first import replace_nodes
 from spotwright.scheduling.packing.problem import Exchange, PackedNodes, Packing, PackingProblem, RemainingLimits
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.property.plans import LAWS
-from tests.unit.scheduling.builders import GIB, TYPES, instance, pool, snapshot
+from tests.unit.scheduling.builders import GIB, TYPES, instance, pod, pool, snapshot
 
 SIZE_BOUND = 48_000
 BUDGET = 20_000
@@ -205,3 +207,29 @@ def test_pods_of_one_size_get_nodes_of_which_they_use_most() -> None:
     packing = Packing([PackedNodes(0, 6, {0: 1})], [0], RemainingLimits([{}], {}), 0)
     replace_nodes(typed, packing, SIZE_BOUND, BUDGET)
     assert [(packed_nodes.node_count, packed_nodes.pod_counts) for packed_nodes in packing.nodes] == [(3, {0: 2})]
+
+
+FAR_FROM_ITS_BOUND = (("1900m", "512Mi", 6), ("3", "1Gi", 3), ("500m", "2Gi", 4), ("3", "9Gi", 6), ("7", "512Mi", 6))
+
+
+def far_cost() -> int:
+    """What a plan for these pods costs, which no order of filling packs well."""
+    sizes = ((2, 16, 0.1099), (8, 16, 0.3285), (16, 128, 1.254), (32, 256, 1.3319), (16, 64, 0.9738))
+    types = tuple(instance(f"t{number}", cpu, gib, price) for number, (cpu, gib, price) in enumerate(sizes))
+    pods = [
+        pod(f"p{group}-{number}", cpu, memory)
+        for group, (cpu, memory, count) in enumerate(FAR_FROM_ITS_BOUND)
+        for number in range(count)
+    ]
+    plan = plan_pods(snapshot(*pods, pools=[pool("plain")]), Catalog({"": types}))
+    assert not plan.unschedulable_pods
+    return sum(node.price_picousd_per_hour for node in plan.new_nodes)
+
+
+@pytest.mark.parametrize(("name", "value"), [("_FAR", 100.0), ("_MOST_EJECTIONS", 0)])
+def test_a_packing_far_from_its_bound_gets_cheaper_by_ejections(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: float
+) -> None:
+    cost = far_cost()
+    monkeypatch.setattr(nodes_first, name, value)
+    assert cost < far_cost()
