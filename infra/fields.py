@@ -9,6 +9,9 @@ from spotwright.model.quoting import quote
 
 Choice = TypeVar("Choice", str, int)
 
+# windowsNodeRoles is no misspelt nodeRoles.
+_ALIKE = 0.75
+
 
 class ConfigError(Exception):
     """The context cannot be deployed; the message names field, value and what is allowed."""
@@ -101,7 +104,13 @@ class Fields:
             )
 
     def refusal(self, key: str, value: object, allowed: str) -> ConfigError:
-        return ConfigError(f"{self._at(key)}: got {show(value)}, allowed: {allowed}")
+        meant = "" if value else self._misspelt(key)
+        return ConfigError(f"{self._at(key)}: got {show(value)}, allowed: {allowed}{meant}")
+
+    def _misspelt(self, key: str) -> str:
+        """A key that nobody has read, where it is as good as the one that is missing."""
+        near = difflib.get_close_matches(key, map(str, self._values), n=1, cutoff=_ALIKE)
+        return f"; {self._at(near[0])} is there, did you mean {key}?" if near else ""
 
     def _take(self, key: str, default: object = None) -> object:
         self._known.append(key)

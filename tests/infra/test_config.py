@@ -121,6 +121,19 @@ def one(**fields: Any) -> dict[str, Any]:
             "fit into a policy",
         ),
         (one(noderoles=["x"]), "spotwright.clusters[0].noderoles", '["x"]', "did you mean nodeRoles? allowed here"),
+        (
+            {"clusters": [{"nam": "one", "nodeRoles": ["x"]}]},
+            "spotwright.clusters[0].name",
+            "nothing",
+            "spotwright.clusters[0].nam is there, did you mean name?",
+        ),
+        (
+            {"clusters": [{"name": "one", "nodeRole": ["x"]}]},
+            "spotwright.clusters[0].nodeRoles",
+            "[]",
+            "spotwright.clusters[0].nodeRole is there, did you mean nodeRoles?",
+        ),
+        ({"cluster": [cluster("a")]}, "spotwright.clusters", "nothing", "cluster is there, did you mean clusters?"),
         ({"clusters": [cluster("a"), cluster("a")]}, "spotwright.clusters", '["a","a"]', "each name once"),
         (
             {"clusters": [cluster("a"), cluster("b", vpc=NETWORK)]},
@@ -137,6 +150,12 @@ def test_a_wrong_value_is_refused_by_name(given: object, field: str, value: str,
     assert message.startswith(f"{field}: got ")
     assert value in message
     assert allowed in message
+
+
+def test_another_key_that_is_known_is_no_misspelt_one() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_config({"clusters": [{"name": "one", "windowsNodeRoles": ["x"]}]})
+    assert "did you mean" not in str(refused.value)
 
 
 def test_the_command_ends_with_one_sentence_that_says_what_is_wrong() -> None:
