@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from local.aws.calls.paging import page
-from local.aws.calls.request import AwsRequest, AwsResponse
+from local.aws.calls.request import AwsError, AwsRequest, AwsResponse
 from local.aws.eks.backend import AccessEntry, EksBackend, PodIdentityAssociation
 from local.aws.emulator import Emulator
 
@@ -15,12 +15,19 @@ type Answer = Callable[[EksBackend, Mapping[str, Any]], Mapping[str, Any]]
 def add(emulator: Emulator) -> None:
     backend = emulator.component(EksBackend)
     for action, answer in ANSWERS.items():
-        emulator.handle("eks", action, partial(_reply, backend, answer))
+        emulator.handle("eks", action, partial(_reply, backend, emulator.region, answer))
     emulator.route("POST", "/_local/clusters", lambda body, _: _shown(backend.register_cluster(body)))
 
 
-def _reply(backend: EksBackend, answer: Answer, request: AwsRequest) -> AwsResponse:
-    return request.reply(answer(backend, request.params))
+def _reply(backend: EksBackend, region: str, answer: Answer, request: AwsRequest) -> AwsResponse:
+    params = request.params
+    # The clusters are of one region.
+    if request.region != region:
+        if request.action == "ListClusters":
+            return request.reply({"clusters": []})
+        name = params.get("clusterName") or params.get("name")
+        raise AwsError("ResourceNotFoundException", f"No cluster found for name: {name}.")
+    return request.reply(answer(backend, params))
 
 
 def _shown(cluster: Mapping[str, Any]) -> dict[str, Any]:

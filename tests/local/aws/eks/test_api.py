@@ -69,6 +69,13 @@ def test_an_unknown_cluster_is_not_found(aws: Aws) -> None:
     assert refused(lambda: eks.list_access_entries(clusterName="nobody")) == "ResourceNotFoundException"
 
 
+def test_another_region_has_none_of_the_clusters(aws: Aws, cluster: str) -> None:
+    elsewhere = aws.client("eks", region="eu-west-3")
+    assert elsewhere.list_clusters()["clusters"] == []
+    assert refused(lambda: elsewhere.describe_cluster(name=cluster)) == "ResourceNotFoundException"
+    assert refused(lambda: elsewhere.list_access_entries(clusterName=cluster)) == "ResourceNotFoundException"
+
+
 def test_the_life_of_an_access_entry(aws: Aws, cluster: str, principal: str) -> None:
     eks = aws.client("eks")
     key = {"clusterName": cluster, "principalArn": principal}

@@ -56,7 +56,7 @@ def _note_refusal(ports: LifecyclePorts, pod: Pod, known: dict[str, RefusedEvict
 def _read_budgets_again(
     ports: LifecyclePorts, pod: Pod, refused: RefusedEvictions, known: dict[str, RefusedEvictions], now: datetime
 ) -> None:
-    """Pods that the budgets selected, and do not select any more, would wait for one that is refused ever again."""
+    """Pods that the budgets selected, and do not select any more, would wait for one that is refused each time."""
     current = refused_evictions.refuse(pod, ports.cluster.pod_disruption_budgets(), now)
     if current is not None and current.key == refused.key:
         _save_over(ports, refused_evictions.with_budgets_of(refused, current), known)
