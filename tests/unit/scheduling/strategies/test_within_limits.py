@@ -161,6 +161,15 @@ def test_a_limit_on_memory_is_a_price_of_memory() -> None:
     assert sum(GIB * 4 for _ in plan.new_nodes) == 8 * GIB
 
 
+def test_what_only_a_lighter_pool_limits_has_a_price_where_the_heavier_would_hold_all_pods() -> None:
+    """Without limits all pods go to the heavier pool, whose limit has room for no node."""
+    narrow = msgspec.structs.replace(instance("narrow", 2, 8, 0.05), capacity=amounts(2, "12Gi"))
+    pools = (pool("heavy", weight=10, limits={"cpu": "1"}), pool("light", limits={"memory": "32Gi"}))
+    plan = planned(*pods(8, cpu=1, memory="1Gi"), pools=pools, types=(narrow, DENSE))
+    assert not why(plan)
+    assert shown(plan) == ["dense x 8"]
+
+
 def test_minvalues_hold_with_types_of_which_none_has_as_much_of_everything() -> None:
     """More memory here, more slots for pods there: what both have is what a node of the limit's size can hold."""
     roomy = instance("roomy.2", 2, 8, 0.1, labels={FAMILY: "roomy"}, capacity={"pods": 4})

@@ -410,11 +410,11 @@ def _unit_prices(unlimited: Placement, weigh: Callable[[float], float]) -> UnitP
     ``weigh``: how much a resource counts, by how often what a limit leaves of it goes into what these nodes count.
     """
     used: Counter[str] = Counter()
-    for group in unlimited.weight_groups:
-        for node in unlimited.planned_nodes_of(group):
-            pool_type = group.offering_index.pool_type_of[node.offering]
-            for name in {name for left in group.initial_limits.by_template for name in left}:
-                used[name] += pool_type.counted(name) * len(node.pods_by_node)
+    limited = {name for group in unlimited.weight_groups for left in group.initial_limits.by_template for name in left}
+    for node in unlimited.planned_nodes:
+        pool_type = node.weight_group.offering_index.pool_type_of[node.offering]
+        for name in limited:
+            used[name] += pool_type.counted(name) * len(node.pods_by_node)
     total = unlimited.price()
     return {
         template.nodepool.name: {
