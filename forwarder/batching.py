@@ -58,6 +58,12 @@ def request_keys(throttle: KeyedThrottle, keys: Collection[str], now: float) -> 
     return msgspec.structs.replace(throttle, due_by_key=throttle.due_by_key | due)
 
 
+def hold_keys(throttle: KeyedThrottle, keys: Collection[str], until: float) -> KeyedThrottle:
+    """The throttle when each key rings at ``until`` at the earliest."""
+    held = dict.fromkeys(keys, until - throttle.period_seconds)
+    return msgspec.structs.replace(throttle, last_at=throttle.last_at | held) if held else throttle
+
+
 def take_due_keys(throttle: KeyedThrottle, now: float) -> tuple[frozenset[str], KeyedThrottle]:
     """The keys that are due, and the throttle without them; keys older than a period are dropped."""
     due = frozenset(key for key, at in throttle.due_by_key.items() if at <= now)

@@ -87,6 +87,19 @@ def pod_event_node(before: ClusterObject | None, after: ClusterObject | None) ->
     return pod.node_name if was != now else ""
 
 
+def drain_event_node(before: ClusterObject | None, after: ClusterObject | None) -> str:
+    """The node on which a drain need not wait for a pod any more, or may evict it now; "" = none.
+
+    DaemonSet pods count, too. That a pod begins to stop changes nothing for a drain.
+    """
+    pod = after or before
+    if not isinstance(pod, Pod) or not isinstance(before, Pod) or not pod.node_name:
+        return ""
+    (_, _, was_terminal, kept), (is_bound, _, is_terminal, is_kept) = _pod_stage(before), _pod_stage(after)
+    ended = not was_terminal and (is_terminal or not is_bound)
+    return pod.node_name if ended or kept != is_kept else ""
+
+
 def is_claimed(node: Node) -> bool:
     """Whether the node belongs to a NodeClaim of a pool."""
     return labels.NODEPOOL in node.metadata.labels
@@ -118,14 +131,25 @@ def _starts_waiting(before: ClusterObject | None, after: ClusterObject | None) -
     return is_waiting(after) and not is_waiting(before)
 
 
+def is_closed(node: ClusterObject | None) -> bool:
+    """Whether it is a Node that is drained, or waits to be."""
+    return isinstance(node, Node) and any(taint.key == labels.DISRUPTED for taint in node.taints)
+
+
 def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bool:
     """Whether lifecycle may have something to do that it does not know of.
 
-    What it writes itself while a node becomes ready does not ring: the step that writes it goes on.
+    What it writes itself while a node becomes ready, or is drained, does not ring: the step that writes it goes on. For
+    a Node that is gone no step can be taken.
     """
     if not isinstance(before, Node) or not isinstance(after, Node):
-        return True
-    is_sick = unhealthy_condition(after) not in (None, unhealthy_condition(before))
+        return after is not None
+    sick = unhealthy_condition(after)
+    if is_closed(after):
+        # Its kubelet stops with its instance, of which EC2 tells.
+        is_sick = sick not in (None, unhealthy_condition(before)) and sick.type != "Ready"
+        return is_sick or _identity(before) != _identity(after)
+    is_sick = sick not in (None, unhealthy_condition(before))
     starts = not (before.is_initialized and after.is_initialized)
     return is_sick or _node_facts(before, starts) != _node_facts(after, starts) or _labels_ring(before, after, starts)
 
@@ -139,13 +163,16 @@ def _node_facts(node: Node, starts: bool) -> object:
     passed_over = _STARTING_TAINTS if starts else _STEP_TAINTS
     return (
         node.is_open if starts else (node.is_ready, unhealthy_condition(node)),
-        node.metadata.deletion_timestamp is not None,
-        node.provider_id,
+        _identity(node),
         frozenset(taint for taint in node.taints if taint.key not in passed_over),
         node.metadata.annotations.get(labels.DO_NOT_DISRUPT),
         node.capacity,
         node.allocatable,
     )
+
+
+def _identity(node: Node) -> object:
+    return node.metadata.deletion_timestamp is not None, node.provider_id
 
 
 def _labels_ring(before: Node, after: Node, starts: bool) -> bool:
@@ -163,9 +190,10 @@ def _room(node: ClusterObject | None) -> object:
 
 
 def _claim_rings(before: ClusterObject | None, after: ClusterObject | None) -> bool:
-    """Created by a user, deleted, or being deleted; lifecycle has the claims of decisions already."""
+    """Created by a user, or being deleted; lifecycle has the claims of decisions already, and nothing to do for one
+    that is gone."""
     if not isinstance(after, NodeClaim):
-        return True
+        return False
     if before is None and labels.DECISION not in after.metadata.annotations:
         return True
     return _is_deleting(after) and not _is_deleting(before)

@@ -18,6 +18,7 @@ from forwarder.batching import (
     KeyedThrottle,
     add_to_batch,
     due_at,
+    hold_keys,
     next_due_at,
     request_keys,
     take_due_keys,
@@ -38,6 +39,9 @@ OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 # A node that joins is written many times within seconds: its doorbell rings at once, then at most so often.
 NODE_SECONDS = 1.0
 POD_EVENT_SECONDS = 10.0
+# A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often.
+SHORTEST_DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 3.0
 # How often nodes and pods that move ring for a plan, which alone shows whether CapacityBuffers have their capacity.
 ROOM_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
@@ -96,6 +100,7 @@ class Loop:
         self._others: Batch = EMPTY
         self._nodes = KeyedThrottle(NODE_SECONDS)
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
+        self._drains = KeyedThrottle(DRAIN_SECONDS)
         self._room = KeyedThrottle(ROOM_SECONDS)
         self._beat_at = -NEVER
         self._is_beating = False
@@ -166,6 +171,8 @@ class Loop:
         self.pods.add(PODS in cache_update.doorbells, now)
         self._request(cache_update.doorbells, now)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
+        self._drains = hold_keys(self._drains, cache_update.closed_nodes, now + SHORTEST_DRAIN_SECONDS)
+        self._drains = request_keys(self._drains, cache_update.drain_event_nodes, now)
         if cache_update.buffers_have_other_room:
             self._room = request_keys(self._room, {_BUFFERS}, now)
 
@@ -182,6 +189,7 @@ class Loop:
             due_at(self._others, OTHER_WINDOW),
             next_due_at(self._nodes),
             next_due_at(self._pod_events),
+            next_due_at(self._drains),
             next_due_at(self._room),
             self.outgoing.resend_at,
         )
@@ -197,7 +205,8 @@ class Loop:
             due |= {PODS}
             heartbeat_first = self._is_to_tell_late(waited, now)
         visited, self._pod_events = take_due_keys(self._pod_events, now)
-        self._nodes = request_keys(self._nodes, visited, now)
+        drained, self._drains = take_due_keys(self._drains, now)
+        self._nodes = request_keys(self._nodes, visited | drained, now)
         nodes, self._nodes = take_due_keys(self._nodes, now)
         self._others = add_to_batch(self._others, frozenset(map(node_doorbell, nodes)), now)
         if due_at(self._others, OTHER_WINDOW) <= now:

@@ -13,7 +13,9 @@ from forwarder.doorbells import (
     changes_room,
     doorbells_at_start,
     doorbells_for_change,
+    drain_event_node,
     is_claimed,
+    is_closed,
     is_waiting,
     pod_event_node,
 )
@@ -28,6 +30,7 @@ STALE_SECONDS = 150.0
 
 class CacheUpdate(msgspec.Struct, frozen=True):
     """What an update rings. ``pod_event_nodes``: nodes that a pod came to or left, or on which it was terminated.
+    ``closed_nodes``: those that are drained from now on; ``drain_event_nodes``: on which the drain may go on.
 
     ``buffers_have_other_room``: there are CapacityBuffers, and nodes have more or less room for them than before.
     """
@@ -35,6 +38,8 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     doorbells: frozenset[QueuedDoorbell] = frozenset()
     pod_event_nodes: frozenset[str] = frozenset()
     buffers_have_other_room: bool = False
+    closed_nodes: frozenset[str] = frozenset()
+    drain_event_nodes: frozenset[str] = frozenset()
 
 
 NEVER_CONTACTED = -float("inf")
@@ -57,6 +62,7 @@ class ObjectCache:
         self._contacts: dict[str, KindContact] = {kind.name: KindContact() for kind in WATCHED_KINDS}
         self._waiting: set[str] = set()
         self._claimed: set[str] = set()
+        self._closed: set[str] = set()
         self._started = False
 
     def apply(self, update: WatchUpdate, now: float) -> CacheUpdate:
@@ -135,18 +141,24 @@ class ObjectCache:
         doorbells = doorbells_for_change(before, after) | frozenset({PODS} if buffers else ())
         nodes = frozenset({pod_event_node(before, after)} & self._claimed)
         has_other_room = bool(self.buffers.uids()) and (bool(nodes) or changes_room(before, after))
-        return CacheUpdate(doorbells, nodes, has_other_room)
+        drains = frozenset({drain_event_node(before, after)} & self._closed)
+        closes = is_closed(after) and not is_closed(before)
+        closed = frozenset({after.metadata.name} if closes and after is not None else ())
+        return CacheUpdate(doorbells, nodes - self._closed, has_other_room, closed, drains)
 
     def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:
-        """Keep the sets of unschedulable pods and of nodes with a claim up to date."""
+        """Keep the sets of unschedulable pods, of nodes with a claim and of those that are drained up to date."""
         if is_waiting(after):
             self._waiting.add(uid)
         else:
             self._waiting.discard(uid)
         if isinstance(before, Node):
             self._claimed.discard(before.name)
+            self._closed.discard(before.name)
         if isinstance(after, Node) and is_claimed(after):
             self._claimed.add(after.name)
+        if isinstance(after, Node) and is_closed(after):
+            self._closed.add(after.name)
 
     def _set_buffers(
         self, kind: str, uid: str, before: ClusterObject | None, after: ClusterObject | None
@@ -180,12 +192,16 @@ _ALWAYS = frozenset(kind.name for kind in WATCHED_KINDS)
 def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     doorbells: set[QueuedDoorbell] = set()
     nodes: set[str] = set()
+    closed: set[str] = set()
+    drains: set[str] = set()
     has_other_room = False
     for update in updates:
         doorbells |= update.doorbells
         nodes |= update.pod_event_nodes
         has_other_room |= update.buffers_have_other_room
-    return CacheUpdate(frozenset(doorbells), frozenset(nodes), has_other_room)
+        closed |= update.closed_nodes
+        drains |= update.drain_event_nodes
+    return CacheUpdate(frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains))
 
 
 def _is_same(before: ClusterObject, after: ClusterObject) -> bool:

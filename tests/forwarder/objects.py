@@ -46,12 +46,16 @@ def node(
     taints: tuple[str, ...] = (),
     reported: tuple[Object, ...] = (),
     further_labels: tuple[str, ...] = (),
+    deleting: bool = False,
 ) -> Object:
     """``reported``: conditions beside Ready; ``further_labels``: keys of labels whose value is true."""
     of_pool = {"karpenter.sh/nodepool": pool, "node.kubernetes.io/instance-type": "m5.large"} if pool else {}
     of_pool |= dict.fromkeys(further_labels, "true")
+    metadata: Object = {"name": name, "uid": f"uid-{name}", "labels": of_pool}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return {
-        "metadata": {"name": name, "uid": f"uid-{name}", "labels": of_pool},
+        "metadata": metadata,
         "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
         "status": {
             "conditions": [{"type": "Ready", "status": str(ready)}, *reported],

@@ -1,5 +1,7 @@
 """Which change rings what."""
 
+from typing import Any
+
 import pytest
 
 from forwarder.doorbells import (
@@ -8,10 +10,19 @@ from forwarder.doorbells import (
     QueuedDoorbell,
     doorbells_at_start,
     doorbells_for_change,
+    drain_event_node,
     pod_event_node,
 )
 from forwarder.kinds import ClusterObject
-from spotwright.model.labels import HELD, INITIALIZED, NOT_READY, REGISTERED, UNREGISTERED
+from spotwright.model.labels import (
+    DISRUPTED,
+    HELD,
+    INITIALIZED,
+    NOT_READY,
+    REGISTERED,
+    UNREGISTERED,
+)
+from spotwright.model.labels import EXCLUDE_FROM_LOAD_BALANCERS as EXCLUDE
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 
@@ -50,6 +61,10 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
     return decoded("Node", objects.node(reported=({"type": kind, "status": status, "lastTransitionTime": since},)))
 
 
+def closed(**fields: Any) -> ClusterObject:
+    return decoded("Node", objects.node(**{"further_labels": (INITIALIZED,), "taints": (DISRUPTED,)} | fields))
+
+
 @pytest.mark.parametrize(("before", "after", "bells"), [
     (None, waiting, {PODS}),
     (decoded("Pod", objects.pod()), waiting, {PODS}),
@@ -64,7 +79,7 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
     (ready_node, ready_node, set()),
     (decoded("Node", objects.node(ready=False)), ready_node, {NODE}),
     (ready_node, decoded("Node", objects.node(taints=("a",))), {NODE}),
-    (ready_node, None, {NODE}),
+    (ready_node, None, set()),
     (node_of(keys=(INITIALIZED,)), node_of(keys=(INITIALIZED, "team")), {NODE}),
     (node_of(keys=(INITIALIZED,)), node_of(), {NODE}),
     (ready_node, node_of(keys=("team",)), set()),
@@ -81,6 +96,14 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
     (node_of(keys=(REGISTERED,)), node_of(keys=(REGISTERED, INITIALIZED)), set()),
     (node_of("", taints=(UNREGISTERED, "a")), node_of(keys=(REGISTERED,), taints=(UNREGISTERED,)), {NODE}),
     (node_of(keys=(REGISTERED,)), node_of(), {NODE}),
+    # What lifecycle writes while a node is drained, and what becomes of the machine.
+    (node_of(keys=(INITIALIZED,)), node_of(keys=(INITIALIZED, EXCLUDE), taints=(DISRUPTED,)), set()),
+    (node_of(keys=(INITIALIZED, EXCLUDE), taints=(DISRUPTED,)), node_of(keys=(INITIALIZED, EXCLUDE)), {NODE}),
+    (closed(), closed(ready=False), set()),
+    (closed(), closed(further_labels=(INITIALIZED, "team")), set()),
+    (closed(), closed(taints=(DISRUPTED, "a")), set()),
+    (closed(), closed(deleting=True), {NODE}),
+    (closed(), closed(reported=(SICK,)), {NODE}),
     # An instance is known late, or a device plugin registers its resource.
     (stated(False, "spec", providerID="aws:///a/i-1"), stated(False, "spec", providerID="aws:///a/i-2"), {NODE}),
     (stated(False, "status", allocatable={"cpu": "3"}), stated(False, "status", allocatable={"cpu": "4"}), {NODE}),
@@ -99,7 +122,7 @@ def node_with(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Cl
         {CLAIM},
     ),
     (decoded("NodeClaim", objects.claim()), decoded("NodeClaim", objects.claim(node_name="n")), set()),
-    (decoded("NodeClaim", objects.claim(deleting=True)), None, {CLAIM}),
+    (decoded("NodeClaim", objects.claim(deleting=True)), None, set()),
     (None, decoded("NodePool", objects.wish()), {NODEPOOLS, PODS}),
     (decoded("NodePool", objects.wish()), decoded("NodePool", objects.wish()), set()),
     (None, decoded("NodeOverlay", objects.wish()), {NODEPOOLS, PODS}),
@@ -137,6 +160,24 @@ def test_a_pod_that_comes_or_goes_names_its_node(
     before: ClusterObject | None, after: ClusterObject | None, node: str
 ) -> None:
     assert pod_event_node(before, after) == node
+
+
+@pytest.mark.parametrize(("before", "after", "node"), [
+    (None, bound, ""),
+    (bound, decoded("Pod", objects.pod(node="n", deleting=True)), ""),
+    (bound, decoded("Pod", objects.pod(node="n", ready=True)), ""),
+    (bound, decoded("Pod", objects.pod(node="n", phase="Succeeded")), "n"),
+    (bound, None, "n"),
+    (decoded("Pod", objects.pod(node="n", owner="DaemonSet")), None, "n"),
+    (decoded("Pod", objects.pod(node="n", phase="Succeeded")), None, ""),
+    (kept, bound, "n"),
+    (waiting, bound, ""),
+    (waiting, None, ""),
+])  # fmt: skip
+def test_a_drain_goes_on_when_a_pod_has_ended_or_may_be_evicted(
+    before: ClusterObject | None, after: ClusterObject | None, node: str
+) -> None:
+    assert drain_event_node(before, after) == node
 
 
 def test_a_change_that_nobody_looks_at_rings_nothing() -> None:

@@ -18,6 +18,7 @@ from forwarder.loop import (
     NODE_SECONDS,
     POD_EVENT_SECONDS,
     ROOM_SECONDS,
+    SHORTEST_DRAIN_SECONDS,
     Loop,
     Update,
 )
@@ -28,6 +29,7 @@ from forwarder.state_jobs import FullBody, FullBodyResult, StateResult, StateToW
 from forwarder.state_shipping import OLDEST_FULL_SECONDS, PERIOD_SECONDS, WAIT_SECONDS, StateShipping
 from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate
 from spotwright.model.cluster_state import ClusterObjects, ClusterState
+from spotwright.model.labels import DISRUPTED
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 
@@ -236,6 +238,27 @@ def test_a_node_that_is_written_again_and_again_rings_at_once_and_then_once_a_se
     assert all(later - earlier == pytest.approx(NODE_SECONDS) for earlier, later in pairwise(times))
 
 
+def test_a_node_that_is_drained_is_looked_at_when_its_pods_have_ended_and_the_shortest_drain_is_over() -> None:
+    pods = {name: objects.pod(name, node="n") for name in "abc"}
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    for name, pod in pods.items():
+        scene.tell(change("Pod", f"uid-{name}", decoded("Pod", pod)))
+    scene.pass_time(20)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=(DISRUPTED,)))))
+    for name in pods:
+        scene.tell(change("Pod", f"uid-{name}", decoded("Pod", objects.pod(name, node="n", deleting=True))))
+    scene.pass_time(1, step=0.1)
+    scene.tell(change("Pod", "uid-a", None))
+    scene.tell(change("Pod", "uid-b", None))
+    scene.pass_time(9, step=0.1)
+    scene.tell(change("Pod", "uid-c", None))
+    scene.pass_time(9, step=0.1)
+    assert set(scene.rang()) == {NODE}
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([SHORTEST_DRAIN_SECONDS, 10], abs=0.5)
+
+
 def test_pods_on_nodes_of_others_ring_nothing() -> None:
     scene = Scene().start(Node=decoded("Node", objects.node(pool="")))
     scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
@@ -254,7 +277,7 @@ def test_a_new_list_rings_only_for_what_differs() -> None:
     scene.tell(*listed("NodeClaim", decoded("NodeClaim", objects.claim(node_name="n"))))
     scene.pass_time(2)
     assert scene.sent == []
-    scene.tell(*listed("NodeClaim"))
+    scene.tell(*listed("NodeClaim", decoded("NodeClaim", objects.claim(node_name="n", deleting=True))))
     scene.pass_time(2)
     assert scene.rang() == [QueuedDoorbell("lifecycle", "claim", "c")]
 

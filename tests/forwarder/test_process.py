@@ -233,10 +233,16 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
     for path in ("/healthz", "/readyz"):
         wait_until(lambda: is_well(forwarder, path), forwarder.log.read_text)  # noqa: B023
 
-    for one in (claim, pool, nodeclass, node, pod):
+    held = {"metadata": {"finalizers": ["example.com/held"]}}
+    for one in (claim, node):
+        cluster.objects.merge(one, held)
         cluster.objects.delete(one)
     forwarder.wait_for("lifecycle", ("claim", "rings"), ("node", "rings"))
+    for one in (pool, nodeclass, pod):
+        cluster.objects.delete(one)
     forwarder.wait_for("catalog", ("nodeclasses", "rings"))
+    for one in (claim, node):
+        cluster.objects.merge(one, {"metadata": {"finalizers": None}})
 
 
 def test_it_ends_cleanly_when_told_to(forwarder: Forwarder) -> None:

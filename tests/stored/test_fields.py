@@ -66,6 +66,7 @@ NOT_STATED: dict[Field, str] = {
     (LaunchRow, "reason"): UNUSED,
     (Disruption, "savings_picousd_per_hour"): UNUSED,
     (CommandRow, "own_replacements"): YOUNGER,
+    (NoticeRow, "ended"): YOUNGER,
     (CommandRow, "rollout"): YOUNGER,
     (CommandRow, "failed"): YOUNGER,
     (Disruption, "rollout"): YOUNGER,

@@ -119,9 +119,9 @@ def test_a_wider_budget_replaces_more_at_once_and_each_ends_by_itself(world: Wor
     world.cluster.update("nodepools", "default", budgets=(Budget("2"), Budget("0", reasons=("Underutilized",))))
     relabel(world)
     assert world.run(300, until=lambda: len(disrupted(world)) == 2)
+    assert world.run(900, until=lambda: teams(world) == ["b", "b", "b"])
     rows = [world.state.command(key.removeprefix("command#")) for key in world.state.rows if key.startswith("command#")]
     assert [len(row.candidates) for row in rows if row] == [1, 1, 1]
-    assert world.run(900, until=lambda: teams(world) == ["b", "b", "b"])
 
 
 @pytest.mark.parametrize("reasons", [(), ("Drifted",)])

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -63,6 +64,44 @@ def test_neither_node_nor_claim_goes_before_the_instance_is_terminated(world: Wo
         assert world.cluster.node(claim.node_name) is not None or world.ec2.all_instances()[0].state == "terminated"
     assert gone(world, claim)
     assert world.ec2.all_instances()[0].state == "terminated"
+
+
+def test_what_ec2_says_of_the_end_rings_though_it_has_said_that_the_instance_shuts_down(world: World) -> None:
+    claim = running_node(world)
+    delete(world, claim)
+    assert world.run(60, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    id = instance_id(claim.provider_id)
+
+    def rung_for(state: str) -> bool:
+        before = len(world.effects.log)
+        world.deliver_event("EC2 Instance State-change Notification", {"instance-id": id, "state": state})
+        world.settle()
+        row = world.state.notice(id)
+        assert row is not None
+        assert row.phase == "done"
+        rung = {effect.subject for effect in world.effects.log[before:] if effect.port == "doorbells"}
+        return f"lifecycle/claim:{claim.name}" in rung
+
+    assert not rung_for("shutting-down"), "nothing is to be done yet"
+    assert rung_for("terminated")
+    assert not rung_for("terminated"), "the same message again"
+
+
+def test_no_claim_is_written_from_what_it_was_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step goes on with the claim that it wrote: nothing is read again after a Conflict."""
+    claim = running_node(world)
+    write, stale = world.cluster.write_nodeclaim_status, list[str]()
+
+    def noted(written: NodeClaim, *arguments: Any, **more: Any) -> NodeClaim:
+        current = world.cluster.nodeclaim(written.name)
+        if current is not None and current.metadata.resource_version != written.metadata.resource_version:
+            stale.append(written.metadata.resource_version)
+        return write(written, *arguments, **more)
+
+    monkeypatch.setattr(world.cluster, "write_nodeclaim_status", noted)
+    delete(world, claim)
+    assert world.run(90, until=lambda: gone(world, claim))
+    assert not stale
 
 
 def test_a_drain_lasts_five_seconds_even_when_nobody_is_there(world: World) -> None:

@@ -36,6 +36,7 @@ class Notice(msgspec.Struct, frozen=True):
     """What was announced. ``at``: when EventBridge took it; ``deadline``: when it happens, None = not said.
 
     ``instance_ids``: at least one, in the message's order. ``event``: EventBridge's id, the same in a redelivery.
+    ``ended``: the instance has stopped or terminated; before, it was about to.
     """
 
     kind: NoticeKind
@@ -43,6 +44,7 @@ class Notice(msgspec.Struct, frozen=True):
     at: datetime
     event: str
     deadline: datetime | None = None
+    ended: bool = False
 
 
 _STATES: Final = {
@@ -51,6 +53,7 @@ _STATES: Final = {
     "shutting-down": NoticeKind.INSTANCE_TERMINATED,
     "terminated": NoticeKind.INSTANCE_TERMINATED,
 }
+_ENDED: Final = ("stopped", "terminated")
 
 
 def parse_notice(envelope: Mapping[str, Any]) -> Notice | None:
@@ -66,18 +69,21 @@ def parse_notice(envelope: Mapping[str, Any]) -> Notice | None:
         case ("aws.ec2", "EC2 Instance Rebalance Recommendation"):
             return _instance(envelope, NoticeKind.REBALANCE_RECOMMENDATION)
         case ("aws.ec2", "EC2 Instance State-change Notification"):
-            kind = _STATES.get(_text(_detail(envelope), "state", "detail."))
-            return _instance(envelope, kind) if kind else None
+            state = _text(_detail(envelope), "state", "detail.")
+            kind = _STATES.get(state)
+            return _instance(envelope, kind, ended=state in _ENDED) if kind else None
         case ("aws.health", "AWS Health Event"):
             return _health(envelope)
     return None
 
 
-def _instance(envelope: Mapping[str, Any], kind: NoticeKind, notice_period: timedelta | None = None) -> Notice:
+def _instance(
+    envelope: Mapping[str, Any], kind: NoticeKind, notice_period: timedelta | None = None, *, ended: bool = False
+) -> Notice:
     at = _time(envelope)
     instance_id = _text(_detail(envelope), "instance-id", "detail.")
     deadline = at + notice_period if notice_period else None
-    return Notice(kind, (instance_id,), at, _text(envelope, "id"), deadline)
+    return Notice(kind, (instance_id,), at, _text(envelope, "id"), deadline, ended)
 
 
 def _health(envelope: Mapping[str, Any]) -> Notice | None:

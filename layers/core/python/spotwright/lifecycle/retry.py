@@ -2,9 +2,10 @@
 
 from typing import Final
 
-# How often lifecycle looks at a launched claim until it is initialized, and at a terminating instance.
+# How often lifecycle looks at a launched claim until it is initialized, and at one that is being deleted.
 TICK_SECONDS: Final = 3
-# The same while the node has to do something, for which the forwarder rings: only a lost doorbell waits so long.
+# The same while the node or its pods have to do something, for which the forwarder rings: only a lost doorbell waits so
+# long.
 NODE_TICK_SECONDS: Final = 15
 # How many ticks come at that rate before they grow longer, and after how many only the sweep looks at the claim.
 TICKS_AT_FULL_RATE: Final = 100

@@ -11,6 +11,8 @@ from typing import Any, Final
 from spotwright.errors import ApiError
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
+from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.simulation import builders
@@ -226,7 +228,7 @@ class World:
         if self._second % HEARTBEAT_SECONDS == 0:
             self.state.heartbeat_at = self.clock.milliseconds()
         name = self.cluster.name
-        versions = {f"node/{obj.name}": obj.metadata.resource_version for obj in self.cluster.all("nodes")}
+        versions = {f"node/{obj.name}": self._version_of_node(obj) for obj in self.cluster.all("nodes")}
         versions |= {
             f"claim/{obj.name}": str(obj.metadata.deletion_timestamp) for obj in self.cluster.all("nodeclaims")
         }
@@ -242,10 +244,18 @@ class World:
                 self.doorbells.ring(queue, [Doorbell(name, kind, "" if kind == "pods" else object_name)])
         self._seen = versions
 
+    def _version_of_node(self, node: Node) -> str:
+        """Of a node that is drained, the end of each pod rings."""
+        version = node.metadata.resource_version
+        if DISRUPTED_TAINT in node.taints:
+            active = (pod.key for pod in self.cluster.all("pods") if pod.node_name == node.name and not pod.is_terminal)
+            version += f" {sorted(active)}"
+        return version
+
     def _pods_of_nodes(self) -> dict[str, str]:
         """What the real forwarder calls a pod event, of each node; without its pause of ten seconds for a node."""
         nodes = self.cluster.all("nodes")
-        stages: dict[str, str] = {f"node/{node.name}": node.metadata.resource_version for node in nodes}
+        stages: dict[str, str] = {f"node/{node.name}": self._version_of_node(node) for node in nodes}
         for pod in sorted(self.cluster.all("pods"), key=lambda pod: pod.key):
             if f"node/{pod.node_name}" in stages and not pod.is_owned_by("DaemonSet"):
                 stages[f"node/{pod.node_name}"] += f" {pod.key} {pod.is_active}"

@@ -173,6 +173,7 @@ def _write_notice(state: StatePort, target: _Target, notice: Notice, now: dateti
         instance_id=target.instance,
         cluster=target.cluster,
         kind=notice.kind,
+        ended=notice.ended,
         deadline=epoch_ms(notice.deadline) if notice.deadline else 0,
         created=epoch_ms(now),
         due=epoch_ms(now + TIMER),
@@ -196,8 +197,10 @@ def _replace_once(state: StatePort, row: NoticeRow) -> None:
         state.save(msgspec.structs.replace(row, version=existing.version))
 
 
-def _order(notice: NoticeRow | Notice) -> tuple[int, float]:
-    """The severest is the last; of changes that EC2 has scheduled the earliest, or of which no time is known."""
+def _order(notice: NoticeRow | Notice) -> tuple[int, bool, float]:
+    """The severest is the last, and of an instance's end that it has ended; of changes that EC2 has scheduled the
+    earliest, or of which no time is known.
+    """
     kind = NoticeKind(notice.kind)
     at = notice.deadline.timestamp() if isinstance(notice.deadline, datetime) else (notice.deadline or 0) / 1000
-    return _SEVERITY[kind], -at if kind == NoticeKind.SCHEDULED_CHANGE else 0
+    return _SEVERITY[kind], notice.ended, -at if kind == NoticeKind.SCHEDULED_CHANGE else 0

@@ -212,12 +212,15 @@ def delete_claim_and_say_why(ports: LifecyclePorts, claim: NodeClaim, cause: Del
     delete_claim(ports, claim, cause)
 
 
-def cordon(ports: LifecyclePorts, node: Node) -> Node:
-    """The node with the disrupted taint; it takes no further pods and no load-balancer traffic."""
-    if DISRUPTED_TAINT in node.taints:
+def cordon(ports: LifecyclePorts, node: Node, *, metadata: Mapping[str, Any] = MappingProxyType({})) -> Node:
+    """The node with the disrupted taint, so that it takes no further pods; ``metadata`` is merged in the same write."""
+    is_tainted = DISRUPTED_TAINT in node.taints
+    if is_tainted and not metadata:
         return node
-    cordoned = ports.cluster.set_taints(node, (*node.taints, DISRUPTED_TAINT))
-    log_line(log, log_lines.TAINTED_NODE, node=node.name, taint=str(DISRUPTED_TAINT))
+    taints = node.taints if is_tainted else (*node.taints, DISRUPTED_TAINT)
+    cordoned = ports.cluster.set_taints(node, taints, metadata=metadata)
+    if not is_tainted:
+        log_line(log, log_lines.TAINTED_NODE, node=node.name, taint=str(DISRUPTED_TAINT))
     return cordoned
 
 

@@ -269,8 +269,9 @@ def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datet
 def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
     kind = NoticeKind(row.kind)
     if claim.metadata.deletion_timestamp is not None and kind not in REPLACED_KINDS:
-        # Most likely the finalizer terminated the instance: no event is needed.
-        ring_lifecycle(ports, "claim", [claim.name])
+        # Most likely the finalizer terminated the instance: no event is needed, and it waits until that has ended.
+        if row.ended or not claim.is_condition_true("InstanceTerminating"):
+            ring_lifecycle(ports, "claim", [claim.name])
         _save(ports, row, claim=claim.name, phase="done", due=0)
         return None
     if kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
@@ -406,6 +407,9 @@ def _bound_termination(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, 
         return
     change = {"annotations": {labels.TERMINATION_TIMESTAMP: format_time(deadline)}}
     ports.cluster.patch_metadata("nodeclaims", claim.metadata.without_resource_version(), change)
+    if claim.metadata.deletion_timestamp is not None:
+        # Its drain goes by that time from now on.
+        ring_lifecycle(ports, "claim", [claim.name])
 
 
 def _record_event(

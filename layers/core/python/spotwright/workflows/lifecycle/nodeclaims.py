@@ -114,11 +114,11 @@ def _step(
     )
     try:
         wait = (
-            finalize(ports, claim, now, to_terminate)
+            finalize(ports, claim, now, to_terminate, seen=node)
             if claim.metadata.deletion_timestamp
             else _step_live(ports, claim, node, now)
         )
-        earliest = _earliest_tick(ports, claim, now) if ticks and wait == float("inf") else 0
+        earliest = _earliest_tick(ports, claim, now) if (ticks or starts) and wait == float("inf") else 0
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=name, conflict=str(lost))
         wait = CONFLICT_SECONDS
@@ -141,10 +141,11 @@ def _step(
 def _earliest_tick(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> int:
     """In how many seconds the next tick of a claim is early enough, 0 = as soon as others.
 
-    While a hundred nodes boot, ticks every few seconds would take the room of the doorbells for those that joined.
+    While a hundred nodes boot or drain, ticks every few seconds would take the room of the doorbells for those that
+    joined, or whose pods have stopped.
     """
     awaits_node = claim.is_condition_true("Launched") and not claim.is_condition_true("Initialized")
-    if claim.metadata.deletion_timestamp is not None or not awaits_node:
+    if claim.metadata.deletion_timestamp is None and not awaits_node:
         return 0
     return NODE_TICK_SECONDS if is_forwarder_alive(ports.state, now=now) else 0
 

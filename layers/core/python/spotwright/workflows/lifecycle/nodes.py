@@ -50,13 +50,13 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
 def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     """The claims with the node's provider id: the owner of a registered node, and those that its instance labels.
 
-    A list by label makes the API server look at all claims; while hundreds of nodes become ready, an owner that waits
-    for that is enough. A claim without the label may have the node all the same: before the node counts as unclaimed,
-    all are listed.
+    A list by label makes the API server look at all claims; while hundreds of nodes become ready or go, an owner that
+    waits for that is enough. A claim without the label may have the node all the same: before the node counts as
+    unclaimed, all are listed.
     """
     owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
     claims = claims_by_name(ports, owners)
-    if not any(claim.provider_id == node.provider_id and _becomes_ready(claim) for claim in claims.values()):
+    if not any(claim.provider_id == node.provider_id and _moves(claim) for claim in claims.values()):
         labeled = claims_of_instance(ports, instance_id(node.provider_id), cached=True)
         claims |= claims_by_name(ports, {claim.name for claim in labeled} - claims.keys())
     of_node = [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
@@ -65,9 +65,11 @@ def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     return [claim for claim in ports.cluster.nodeclaims() if claim.provider_id == node.provider_id]
 
 
-def _becomes_ready(claim: NodeClaim) -> bool:
-    is_waiting = claim.is_condition_true("Registered") and not claim.is_condition_true("Initialized")
-    return is_waiting and claim.metadata.deletion_timestamp is None
+def _moves(claim: NodeClaim) -> bool:
+    """Whether the claim's node becomes ready, or is drained."""
+    if claim.metadata.deletion_timestamp is not None:
+        return find_condition(claim.conditions, "Drained") is not None
+    return claim.is_condition_true("Registered") and not claim.is_condition_true("Initialized")
 
 
 def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[InstanceTermination], now: datetime) -> None:
@@ -83,7 +85,8 @@ def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[Instan
         return
     if node.metadata.deletion_timestamp is None:
         return
-    if empty_node(ports, None, node, None, now) is None:
+    _, wait = empty_node(ports, None, node, None, now)
+    if wait is None:
         if instance is None or not is_owned(ports, instance):
             # There is nothing to terminate: the Node only waits to be let go.
             remove_node(ports, node)

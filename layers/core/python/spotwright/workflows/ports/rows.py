@@ -94,7 +94,8 @@ class NoticeRow(msgspec.Struct, frozen=True):
     ``phase``: new → replacing → draining → done; of a rebalance recommendation: new → recommended → done; of a
     change that EC2 has scheduled: new → scheduled → done. ``command``: the id of the command that replaces it, "" =
     none.
-    ``attempt``: how many replacements failed before.
+    ``attempt``: how many replacements failed before. ``ended``: the instance has stopped or terminated; before, it was
+    about to.
     """
 
     instance_id: str
@@ -105,6 +106,7 @@ class NoticeRow(msgspec.Struct, frozen=True):
     phase: str = "new"
     command: str = msgspec.field(default="", name="replacement")
     attempt: int = 0
+    ended: bool = False
     created: int = 0
     due: int = 0
     version: int = 0

@@ -1,12 +1,13 @@
 """Draining a node: pods evicted or deleted in Karpenter's order, then volumes waited for."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
+from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.lifecycle.steps import ConditionChange, false_condition, true_condition, unknown_condition
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -33,32 +34,49 @@ NODES_READ: Final = 100
 
 def empty_node(
     ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
-) -> float | None:
-    """Cordon, drain and wait for volumes; None once the node is empty. ``claim`` None = the Node has none."""
-    node = cordon(ports, node)
-    if labels.EXCLUDE_FROM_LOAD_BALANCERS not in node.metadata.labels:
-        change = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
-        ports.cluster.patch_metadata("nodes", node.metadata, change)
+) -> tuple[NodeClaim | None, float | None]:
+    """Cordon, drain and wait for volumes. The claim as it is afterwards, None = the Node has none; and the seconds
+    until the next step, None once the node is empty.
+    """
+    node = _cordon(ports, node)
+    if claim is not None and _is_empty(claim):
+        return claim, None
+    claim, attachments = _record_attachments(ports, claim, node)
+    drained: tuple[ConditionChange, ...] = ()
     if claim is None or not claim.is_condition_true("Drained"):
-        wait = _drain_node(ports, claim, node, deadline, now)
+        claim, wait = _drain_node(ports, claim, node, deadline, now)
         if wait is not None:
-            return wait
-        _write(ports, claim, true_condition("Drained"), now)
-    return _await_volumes(ports, claim, node, deadline, now)
+            return claim, wait
+        drained = (true_condition("Drained"),)
+    detached, wait = _await_volumes(ports, claim, node, attachments, deadline, now)
+    return _write(ports, claim, (*drained, *detached), now), wait
 
 
-def _write(ports: LifecyclePorts, claim: NodeClaim | None, change: ConditionChange, now: datetime) -> None:
-    if claim is not None:
-        update_conditions(ports, claim, [change], now=now)
+def _is_empty(claim: NodeClaim) -> bool:
+    """Whether the node was found to be empty before its instance was terminated."""
+    return claim.is_condition_true("Drained") and find_condition(claim.conditions, "InstanceTerminating") is not None
+
+
+def _cordon(ports: LifecyclePorts, node: Node) -> Node:
+    """The node without further pods and without traffic of load balancers."""
+    if labels.EXCLUDE_FROM_LOAD_BALANCERS in node.metadata.labels:
+        return cordon(ports, node)
+    return cordon(ports, node, metadata={"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}})
+
+
+def _write(
+    ports: LifecyclePorts, claim: NodeClaim | None, changes: Iterable[ConditionChange], now: datetime
+) -> NodeClaim | None:
+    """The claim, if there is one, with these conditions."""
+    return claim if claim is None else update_conditions(ports, claim, changes, now=now)
 
 
 def _drain_node(
     ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
-) -> float | None:
+) -> tuple[NodeClaim | None, float | None]:
     drained = find_condition(claim.conditions, "Drained") if claim is not None else None
     if drained is None:
-        _write(ports, claim, unknown_condition("Drained", "Draining"), now)
-    claim = _record_attachments(ports, claim, node) if claim is not None else None
+        claim = _write(ports, claim, [unknown_condition("Drained", "Draining")], now)
     pods = ports.cluster.pods(node=node.name)
     tier_deadlines = draining.tier_deadlines(pods, deadline, now) if _ends_early(claim, deadline) and deadline else {}
     drain = draining.drain(pods, deadline=deadline, now=now, tier_deadlines=tier_deadlines)
@@ -66,16 +84,16 @@ def _drain_node(
         began = drained.last_transition_time if drained else None
         since = began or (node.metadata.deletion_timestamp if claim is None else None) or now
         seconds_left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
-        return seconds_left if seconds_left > 0 else None
+        return claim, seconds_left if seconds_left > 0 else None
     may_wait = claim is not None and not claim.is_condition_true("DisruptionReason")
     if may_wait and not draining.evicts_before_plan(drain, deadline=deadline, now=now):
         wait = _await_plan(ports, drained, now)
         if wait > 0:
-            return wait
+            return claim, wait
     if deadline is not None:
         _delete_forcefully(ports, claim, drain, deadline, now)
-    _evict(ports, claim, node, drain, now)
-    return (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else math.inf
+    wait = _evict(ports, claim, node, drain, now)
+    return claim, (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else wait
 
 
 def _ends_early(claim: NodeClaim | None, deadline: datetime | None) -> bool:
@@ -101,21 +119,23 @@ def _await_plan(ports: LifecyclePorts, drained: Condition | None, now: datetime)
     return wait.total_seconds() if wait <= draining.PLANNING_PERIOD else 0
 
 
-def _record_attachments(ports: LifecyclePorts, claim: NodeClaim, node: Node) -> NodeClaim:
-    """The claim with the names of its node's VolumeAttachments, of all that there were since the drain began.
+def _record_attachments(
+    ports: LifecyclePorts, claim: NodeClaim | None, node: Node
+) -> tuple[NodeClaim | None, frozenset[str]]:
+    """The claim, if there is one, with the names of its node's VolumeAttachments, of all that there were since the
+    drain began; and these names.
 
     The node's status shows a volume only until it begins to detach, and VolumeAttachments cannot be selected by node.
     """
-    recorded = _recorded_attachments(claim)
-    names = recorded | set(ports.cluster.volume_attachments(node.name))
-    if names == recorded:
-        return claim
-    change = {"annotations": {labels.VOLUME_ATTACHMENTS: ",".join(sorted(names))}}
-    return ports.cluster.patch_nodeclaim(claim, change)
-
-
-def _recorded_attachments(claim: NodeClaim) -> frozenset[str]:
-    return frozenset(filter(None, claim.metadata.annotations.get(labels.VOLUME_ATTACHMENTS, "").split(",")))
+    attachments = frozenset(ports.cluster.volume_attachments(node.name))
+    if claim is None:
+        return claim, attachments
+    recorded = frozenset(filter(None, claim.metadata.annotations.get(labels.VOLUME_ATTACHMENTS, "").split(",")))
+    attachments |= recorded
+    if attachments == recorded:
+        return claim, attachments
+    change = {"annotations": {labels.VOLUME_ATTACHMENTS: ",".join(sorted(attachments))}}
+    return ports.cluster.patch_nodeclaim(claim, change), attachments
 
 
 def _delete_forcefully(
@@ -147,7 +167,8 @@ def _say_too_late(
         ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
 
 
-def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> None:
+def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> float:
+    """Seconds until the next step: inf where only pods are waited for that stop, since their end rings."""
     disruption_reason = find_condition(claim.conditions, "DisruptionReason") if claim is not None else None
     cause = disruption_reason.reason if disruption_reason and disruption_reason.status == "True" else FORCEFUL
     known = known_refusals(ports) if drain.evict else {}
@@ -163,8 +184,10 @@ def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: dr
             refused_labels.add(selected_by)
             refused = events.FAILED_DRAINING(reason=f"evicting pod {pod.key} violates a PDB")
             ports.cluster.record_event("nodes", node.metadata, refused, now=now)
-    waiting = events.FAILED_DRAINING(reason=f"{len(drain.waiting)} pods are waiting to be evicted")
-    ports.cluster.record_event("nodes", node.metadata, waiting, now=now)
+    if refused_labels or not drain.evict:
+        waiting = events.FAILED_DRAINING(reason=f"{len(drain.waiting)} pods are waiting to be evicted")
+        ports.cluster.record_event("nodes", node.metadata, waiting, now=now)
+    return TICK_SECONDS if refused_labels else math.inf
 
 
 def _delete_follower(ports: LifecyclePorts, node: Node, pod: Pod, cause: str) -> bool:
@@ -199,31 +222,33 @@ def _tolerates_another_node(ports: LifecyclePorts, node: Node, pod: Pod) -> bool
 
 
 def _await_volumes(
-    ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
-) -> float | None:
+    ports: LifecyclePorts,
+    claim: NodeClaim | None,
+    node: Node,
+    attachments: Collection[str],
+    deadline: datetime | None,
+    now: datetime,
+) -> tuple[tuple[ConditionChange, ...], float | None]:
+    """The condition of the claim, and the seconds until the next step; None = no volume is waited for any more."""
     if claim is not None and find_condition(claim.conditions, "InstanceTerminating") is not None:
-        return None
-    attached = _awaited_volumes(ports, claim, node, now)
+        return (), None
+    attached = _awaited_volumes(ports, node, attachments, now)
     if not attached:
-        _write(ports, claim, true_condition("VolumesDetached"), now)
-        return None
+        return (true_condition("VolumesDetached"),), None
     if deadline is not None and now >= deadline:
-        _write(ports, claim, false_condition("VolumesDetached", "TerminationGracePeriodElapsed"), now)
-        return None
+        return (false_condition("VolumesDetached", "TerminationGracePeriodElapsed"),), None
     awaiting = events.AWAITING_VOLUME_DETACHMENT(volumes=", ".join(sorted(attached)))
-    _write(ports, claim, unknown_condition("VolumesDetached", awaiting.reason, awaiting.message), now)
     ports.cluster.record_event("nodes", node.metadata, awaiting, now=now)
-    return (deadline - now).total_seconds() if deadline else math.inf
+    wait = (deadline - now).total_seconds() if deadline else TICK_SECONDS
+    return (unknown_condition("VolumesDetached", awaiting.reason, awaiting.message),), wait
 
 
-def _awaited_volumes(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, now: datetime) -> frozenset[str]:
+def _awaited_volumes(ports: LifecyclePorts, node: Node, attachments: Collection[str], now: datetime) -> frozenset[str]:
     """PersistentVolumes attached to the node, except those of pods that are not evicted.
 
     The volume of a pod that is not evicted cannot detach before the instance is terminated.
     """
-    recorded = _recorded_attachments(claim) if claim is not None else frozenset()
-    names = recorded | set(ports.cluster.volume_attachments(node.name))
-    attached = frozenset(filter(None, in_parallel(ports.cluster.attached_volume, sorted(names))))
+    attached = frozenset(filter(None, in_parallel(ports.cluster.attached_volume, sorted(attachments))))
     if not attached:
         return attached
     pods = ports.cluster.pods(node=node.name)

@@ -8,7 +8,9 @@ claim's launch are searched when the claim never received one.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from spotwright.errors import Conflict
 from spotwright.lifecycle import instance_assignment
+from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.lifecycle.steps import true_condition
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -37,45 +39,59 @@ from spotwright.workflows.ports.rows import epoch_ms
 
 
 def finalize(
-    ports: LifecyclePorts, claim: NodeClaim, now: datetime, to_terminate: list[InstanceTermination]
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    now: datetime,
+    to_terminate: list[InstanceTermination],
+    *,
+    seen: Node | None = None,
 ) -> float | None:
-    """One step of the termination. Seconds until the next step, inf = the next tick, None = the claim is gone.
+    """One step of the termination. Seconds until the next step, inf = what is waited for rings, None = the claim is
+    gone. ``seen``: the node whose doorbell rang.
 
     An instance that may be terminated is added to ``to_terminate``: those of an invocation are terminated together.
     """
     if labels.FINALIZER not in claim.metadata.finalizers:
         return None
     deadline = _deadline(ports, claim, now)
-    nodes = nodes_of(ports, claim, now=now)
+    nodes = nodes_of(ports, claim, now=now, seen=seen)
     if find_condition(claim.conditions, "Drained") is None and other_claims(ports, claim):
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
     # A kubelet that answers shows that the instance runs: while its pods leave, EC2 is not asked about it.
-    if (wait := _empty(ports, claim, (node for node in nodes if node.is_ready), deadline, now)) is not None:
+    claim, wait = _empty(ports, claim, (node for node in nodes if node.is_ready), deadline, now)
+    if wait is not None:
         return wait
     instance, is_terminated = _find_instance(ports, claim, now)
     # On an instance that does not exist any more nothing can be drained.
     others = () if is_terminated else tuple(node for node in nodes if not node.is_ready)
-    if (wait := _empty(ports, claim, others, deadline, now)) is not None:
+    claim, wait = _empty(ports, claim, others, deadline, now)
+    if wait is not None:
         return wait
     if not is_terminated:
         _request_termination(ports, claim, instance, now, to_terminate)
-        return float("inf")
+        return TICK_SECONDS
     remaining = [node for node in nodes if not remove_node(ports, node)]
     if remaining and claim.is_condition_true("Registered"):
         # As in Karpenter: whoever keeps the Node may need its claim.
-        return float("inf")
+        return TICK_SECONDS
     _remove_finalizer(ports, claim, now)
     return None
 
 
 def _empty(
     ports: LifecyclePorts, claim: NodeClaim, nodes: Iterable[Node], deadline: datetime | None, now: datetime
-) -> float | None:
-    """Drain the nodes, one after the other; None once all are empty."""
-    waits = (empty_node(ports, claim, node, deadline, now) for node in nodes)
-    return next((wait for wait in waits if wait is not None), None)
+) -> tuple[NodeClaim, float | None]:
+    """Drain the nodes, one after the other. The claim afterwards; and the seconds until the next step, None once all
+    are empty.
+    """
+    for node in nodes:
+        after, wait = empty_node(ports, claim, node, deadline, now)
+        claim = after or claim
+        if wait is not None:
+            return claim, wait
+    return claim, None
 
 
 def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetime | None:
@@ -183,15 +199,23 @@ def remove_node(ports: LifecyclePorts, node: Node) -> bool:
 
 
 def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
-    current = ports.cluster.nodeclaim(claim.name)
-    if current is None or current.metadata.uid != claim.metadata.uid:
-        return
+    try:
+        _let_go(ports, claim)
+    except Conflict:
+        current = ports.cluster.nodeclaim(claim.name)
+        if current is None or current.metadata.uid != claim.metadata.uid:
+            return
+        _let_go(ports, current)
     if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
         reservation = claim.metadata.labels.get(labels.RESERVATION_ID, "")
         offering_health_store.record_reservation_use(ports.state, reservation, -1, now_ms=epoch_ms(now))
-    finalizers = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
-    ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": finalizers})
     ports.cluster.record_event("nodeclaims", claim.metadata, events.FINALIZED(finalizer=labels.FINALIZER), now=now)
     log_line(log, log_lines.DELETED_NODECLAIM, nodeclaim=claim.name, provider_id=claim.provider_id)
     if find_condition(claim.conditions, "DisruptionReason") is not None:
         request_disruption(ports)
+
+
+def _let_go(ports: LifecyclePorts, claim: NodeClaim) -> None:
+    """Remove the finalizer from the claim as it was read; Conflict when it has changed."""
+    finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != labels.FINALIZER]
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
