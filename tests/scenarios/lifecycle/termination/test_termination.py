@@ -87,9 +87,13 @@ def test_what_ec2_says_of_the_end_rings_though_it_has_said_that_the_instance_shu
     assert not rung_for("terminated"), "the same message again"
 
 
-def test_no_claim_is_written_from_what_it_was_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("grace_seconds", [None, 300])
+def test_no_claim_is_written_from_what_it_was_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, grace_seconds: int | None
+) -> None:
     """Each step goes on with the claim that it wrote: nothing is read again after a Conflict."""
     claim = running_node(world)
+    world.cluster.update("nodeclaims", claim.name, termination_grace_period_seconds=grace_seconds)
     write, stale = world.cluster.write_nodeclaim_status, list[str]()
 
     def noted(written: NodeClaim, *arguments: Any, **more: Any) -> NodeClaim:

@@ -133,10 +133,13 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
     tainted = in_parallel(lambda node: _cordon(ports, node.claim), nodes)
     if failure is not None:
         raise failure
-    in_parallel(
-        lambda told: _record_event(ports, told[0].claim, _EVENTS[NoticeKind(told[0].notice.kind)](), now, told[1]),
-        [told for told in zip(nodes, tainted, strict=True) if not told[0].notice.attempt],
-    )
+    nodes_by_claim = {node.claim.name: there for node, there in zip(nodes, tainted, strict=True)}
+
+    def tell(node: Interrupted) -> None:
+        event = _EVENTS[NoticeKind(node.notice.kind)]()
+        _record_event(ports, node.claim, event, now, nodes_by_claim[node.claim.name])
+
+    in_parallel(tell, [node for node in nodes if not node.notice.attempt])
 
 
 def _ring_again(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> None:

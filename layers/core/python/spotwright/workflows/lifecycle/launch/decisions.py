@@ -110,7 +110,7 @@ def _create_commands(ports: LifecyclePorts, decision: Decision, now: datetime) -
 
 
 def _waits_for_boots(disruption: Disruption, now: datetime) -> bool:
-    """Whether the command has nothing to do while its launches are begun: what EC2 takes back is tainted already."""
+    """Whether the command has nothing to do while its launches are begun: who planned for its nodes taints them."""
     has_time = disruption.deadline > epoch_ms(now + PHASE_TIMEOUT)
     return has_time and bool(disruption.replacements)
 

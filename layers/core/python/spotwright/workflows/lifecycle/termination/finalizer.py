@@ -53,7 +53,7 @@ def finalize(
     """
     if labels.FINALIZER not in claim.metadata.finalizers:
         return None
-    deadline = _deadline(ports, claim, now)
+    claim, deadline = _with_deadline(ports, claim, now)
     nodes = nodes_of(ports, claim, now=now, seen=seen)
     if find_condition(claim.conditions, "Drained") is None and other_claims(ports, claim):
         # The instance is another claim's, too: only this claim goes.
@@ -94,25 +94,26 @@ def _empty(
     return claim, None
 
 
-def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetime | None:
-    """When pods are deleted whatever their budgets; set once from terminationGracePeriod, never changed.
+def _with_deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[NodeClaim, datetime | None]:
+    """The claim with the time at which pods are deleted whatever their budgets, None = never; set once from
+    terminationGracePeriod, never changed.
 
     An annotation that is no time is reported and replaced like one that is not there.
     """
     stated = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP)
     if stated and (time := parse_time(stated)):
-        return time
+        return claim, time
     if stated:
         ignored = events.INVALID_TERMINATION_TIMESTAMP(annotation=labels.TERMINATION_TIMESTAMP, value=quote(stated))
         ports.cluster.record_event("nodeclaims", claim.metadata, ignored, now=now)
     if claim.termination_grace_period_seconds is None or claim.metadata.deletion_timestamp is None:
-        return None
+        return claim, None
     deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
     text = format_time(deadline)
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
+    claim = ports.cluster.patch_nodeclaim(claim, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
     expiring = events.TERMINATION_GRACE_PERIOD_EXPIRING(deadline=text)
     ports.cluster.record_event("nodeclaims", claim.metadata, expiring, now=now)
-    return deadline
+    return claim, deadline
 
 
 def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
