@@ -136,6 +136,17 @@ class Config:
         return self.clusters[0].network
 
 
+#: Keys of a cluster that somebody may write beside `clusters`, and keys of the cell that somebody may write into one.
+KEYS_OF_CLUSTERS = (
+    *("name", "nodeRoles", "windowsNodeRoles", "nodeRolesWithAccessEntry", "forwarderImage", "forwarderArchitecture"),
+    *("vpc", "settings", "skipChecks"),
+)
+KEYS_OF_CELLS = (
+    *("cell", "architecture", "permissionsBoundary", "rolePath", "tags", "logLevel", "logRetentionDays"),
+    *("decisionRetentionDays", "kmsKeyArn", "alarmTopicArn", "alarmEmail", "memoryTable", "removeDataOnDestroy"),
+    "retainNodeEntries",
+)
+
 _POLICY = r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]+"
 _DURATION = r"\d+(\.\d+)?(ms|s|m)"
 _TABLE = r"[\w.-]{3,255}"
@@ -167,7 +178,7 @@ def parse_config(context: object, architecture: object = None) -> Config:
         remove_data_on_destroy=fields.boolean("removeDataOnDestroy", False),
         retain_node_entries=fields.boolean("retainNodeEntries", False),
     )
-    fields.refuse_unknown_keys()
+    fields.refuse_unknown_keys(dict.fromkeys(KEYS_OF_CLUSTERS, "into an entry of clusters"))
     if config.alarm_topic_arn and config.alarm_email:
         raise fields.refusal("alarmEmail", config.alarm_email, "alarmTopicArn or alarmEmail, not both")
     if architecture is None:
@@ -219,7 +230,7 @@ def _cluster(fields: Fields) -> Cluster:
         windows_node_roles=windows,
         skip_checks=fields.texts("skipChecks", "|".join(CHECKS), f"names of checks: {', '.join(CHECKS)}"),
     )
-    fields.refuse_unknown_keys()
+    fields.refuse_unknown_keys(dict.fromkeys(KEYS_OF_CELLS, "beside clusters, not into one of them"))
     if not cluster.forwarder_image and not cluster.forwarder_architecture:
         cluster = replace(cluster, forwarder_architecture=NODE_ARCHITECTURES[0])
     if _rights_characters(cluster) > _RIGHTS_CHARACTERS:
@@ -247,7 +258,7 @@ def _rights_characters(cluster: Cluster) -> int:
 def _settings(fields: Fields) -> dict[str, str]:
     """Refused here as functions and forwarder would refuse them when they start."""
     names = (*SETTINGS, *FORWARDER_SETTINGS)
-    settings = fields.text_map("settings", "|".join(names), f"a map of {', '.join(names)}")
+    settings = fields.text_map("settings", "|".join(names), f"a map of {', '.join(names)}", names)
     try:
         decision_settings(settings)
         catalog_settings(settings)

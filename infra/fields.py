@@ -56,15 +56,18 @@ class Fields:
             raise self.refusal(key, values, "each value once")
         return texts
 
-    def text_map(self, key: str, names: str, allowed: str) -> dict[str, str]:
-        """A map of texts; absent counts as empty. Numbers are given as texts, as an environment holds them."""
+    def text_map(self, key: str, names: str, allowed: str, known: Iterable[str] = ()) -> dict[str, str]:
+        """A map of texts; absent counts as empty. Numbers are given as texts, as an environment holds them.
+
+        ``known``: names that one which is not allowed may have been meant as.
+        """
         inner = self.nested(key)
         if inner is None:
             return {}
         for name in inner._values:
             if not isinstance(name, str) or not re.fullmatch(names, name):
-                raise self.refusal(key, name, allowed)
-        return {name: inner._matching(name, value, ".*", "a text") for name, value in inner._values.items()}
+                raise self.refusal(key, name, f"{_meant(name, known)}{allowed}")
+        return {name: inner._matching(name, value, ".*", _as_text(value)) for name, value in inner._values.items()}
 
     def choice(self, key: str, choices: Sequence[Choice], default: Choice) -> Choice:
         value = self._take(key, default)
@@ -95,10 +98,11 @@ class Fields:
             raise self.refusal(key, values, f"a list of 1 to {most} objects")
         return tuple(Fields(value, f"{self._at(key)}[{i}]") for i, value in enumerate(values))
 
-    def refuse_unknown_keys(self) -> None:
+    def refuse_unknown_keys(self, elsewhere: Mapping[str, str] | None = None) -> None:
+        """``elsewhere``: keys that are known in another place, with the place in words."""
         for key, value in self._values.items():
-            near = difflib.get_close_matches(str(key), self._known, n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
+            place = (elsewhere or {}).get(str(key), "")
+            meant = f"it belongs {place}; " if place else _meant(key, self._known)
             raise ConfigError(
                 f"{self._at(key)}: got {show(value)}, {meant}allowed here: {_listed(sorted(self._known))}"
             )
@@ -124,6 +128,17 @@ class Fields:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
             raise self.refusal(key, value, allowed)
         return value
+
+
+def _meant(word: object, known: Iterable[str]) -> str:
+    """The known word that is most like it, as a question; "" = none is."""
+    near = difflib.get_close_matches(str(word), tuple(known), n=1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
+def _as_text(value: object) -> str:
+    """What is allowed where a number, or true, was given for a text."""
+    return f'a text: "{show(value)}"' if isinstance(value, (bool, int, float)) else "a text"
 
 
 def _listed(choices: Iterable[object]) -> str:

@@ -12,7 +12,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_sqs as sqs
 
 from infra.app import add_checks, new_app
-from infra.config import FORWARDER_SETTINGS, SETTINGS, Config, parse_config
+from infra.config import FORWARDER_SETTINGS, KEYS_OF_CELLS, KEYS_OF_CLUSTERS, SETTINGS, Config, parse_config
 from infra.fields import ConfigError
 from tests.infra.conftest import BOUNDARY, ROOT, TOPIC, add_schema_checks, cluster
 from tests.infra.template import Template
@@ -78,6 +78,17 @@ def one(**fields: Any) -> dict[str, Any]:
         (one(vpc={**NETWORK, "vpcId": "x"}), "spotwright.clusters[0].vpc.vpcId", "'x'", "a VPC id"),
         (one(vpc={**NETWORK, "subnets": 1}), "spotwright.clusters[0].vpc.subnets", "1", "subnetIds"),
         (one(settings={"NOPE": "1"}), "spotwright.clusters[0].settings", "'NOPE'", "PREFERENCE_POLICY"),
+        (
+            one(settings={"FEATURE_GATE": "x"}),
+            "spotwright.clusters[0].settings",
+            "'FEATURE_GATE'",
+            "did you mean FEATURE_GATES? a map of PREFERENCE_POLICY",
+        ),
+        (one(settings={"WORK_UNITS": 9}), "spotwright.clusters[0].settings.WORK_UNITS", "9", 'allowed: a text: "9"'),
+        (one(settings={"ISOLATED_VPC": True}), "spotwright.clusters[0].settings.ISOLATED_VPC", "true", 'text: "true"'),
+        (context(settings={}), "spotwright.settings", "{}", "it belongs into an entry of clusters; allowed here"),
+        (context(vpc=NETWORK), "spotwright.vpc", "vpc-0123456a", "it belongs into an entry of clusters; allowed here"),
+        (one(kmsKeyArn="x"), "spotwright.clusters[0].kmsKeyArn", "'x'", "it belongs beside clusters, not into one"),
         (
             one(settings={"PREFERENCE_POLICY": "Maybe"}),
             "spotwright.clusters[0].settings",
@@ -150,6 +161,15 @@ def test_a_wrong_value_is_refused_by_name(given: object, field: str, value: str,
     assert message.startswith(f"{field}: got ")
     assert value in message
     assert allowed in message
+
+
+def test_a_key_of_the_other_place_is_told_from_a_misspelt_one_for_every_key() -> None:
+    with pytest.raises(ConfigError) as of_cell:
+        parse_config(context(x=1))
+    with pytest.raises(ConfigError) as of_cluster:
+        parse_config(one(x=1))
+    assert str(of_cell.value).endswith(f"allowed here: {', '.join(sorted([*KEYS_OF_CELLS, 'clusters']))}")
+    assert str(of_cluster.value).endswith(f"allowed here: {', '.join(sorted(KEYS_OF_CLUSTERS))}")
 
 
 def test_another_key_that_is_known_is_no_misspelt_one() -> None:
