@@ -12,7 +12,15 @@ from spotwright.adapters.aws import clients, node_roles, preflight
 from spotwright.adapters.aws.cluster_entry import cluster_entry
 from spotwright.adapters.aws.eks import readiness
 from spotwright.cli import main
-from spotwright.workflows.install.preflight.facts import AccessEntry, ClusterDescription, KmsKey, NotAsked, Role, Subnet
+from spotwright.workflows.install.preflight.facts import (
+    AccessEntry,
+    Addon,
+    ClusterDescription,
+    KmsKey,
+    NotAsked,
+    Role,
+    Subnet,
+)
 from tests.contract.conftest import LocalAws
 
 NAME = "looked-at"
@@ -44,9 +52,11 @@ def test_a_cluster_says_what_the_checks_look_at(aws: LocalAws) -> None:
     names = readiness.cluster_names(eks)
     assert not isinstance(names, NotAsked)
     assert NAME in names
-    addons = readiness.addons(eks, NAME)
+    listed, addons = readiness.addons(eks, NAME), readiness.described_addons(eks, NAME)
+    assert not isinstance(listed, NotAsked)
     assert not isinstance(addons, NotAsked)
-    assert "eks-pod-identity-agent" in addons
+    assert listed.keys() == addons.keys()
+    assert addons["kube-proxy"] == Addon("ACTIVE", "v1.35.0-eksbuild.1")
 
 
 def test_roles_and_their_entries(aws: LocalAws) -> None:
@@ -57,9 +67,8 @@ def test_roles_and_their_entries(aws: LocalAws) -> None:
     assert {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"} <= role.policies
     assert not role.has_other_policies
     assert node_roles.role(iam, "no-such-role") is None
-    elsewhere = node_roles.role(iam, f"nodes/{ROLE}")
-    assert isinstance(elsewhere, NotAsked)
-    assert "under the path /, cdk.json says /nodes/" in elsewhere.reason
+    assert node_roles.role(iam, f"nodes/{ROLE}") == role
+    assert role.path == "/"
     arn = f"arn:aws:iam::123456789012:role/{ROLE}"
     assert preflight.entries(eks, NAME, {ROLE: arn}) == {ROLE: None}
     eks.create_access_entry(clusterName=NAME, principalArn=arn, type="EC2_LINUX")
@@ -69,9 +78,32 @@ def test_roles_and_their_entries(aws: LocalAws) -> None:
     assert role.created_at is not None
     assert entry.created_at is not None
     assert role.created_at < entry.created_at
-    assert preflight.policy_exists(iam, "arn:aws:iam::123456789012:policy/none") is False
+    assert preflight.policy_document(iam, "arn:aws:iam::123456789012:policy/none") is None
     assert preflight.spot_role_exists(iam) is True
     assert preflight.concurrency(client(aws, "lambda")) == 1000
+
+
+def test_a_boundary_says_what_it_allows(aws: LocalAws) -> None:
+    iam, allowed = client(aws, "iam"), {"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}
+    document = {"Version": "2012-10-17", "Statement": [allowed]}
+    arn = iam.create_policy(PolicyName="limits", PolicyDocument=json.dumps(document))["Policy"]["Arn"]
+    assert preflight.policy_document(iam, arn) == document
+
+
+def test_a_registry_says_whether_it_has_an_image(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    ecr = client(aws, "ecr")
+    monkeypatch.setattr(clients, "client", lambda _service, **_: ecr)
+    ecr.create_repository(repositoryName="spotwright-forwarder")
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json"})
+    ecr.put_image(repositoryName="spotwright-forwarder", imageManifest=manifest, imageTag="1")
+    (image,) = ecr.describe_images(repositoryName="spotwright-forwarder")["imageDetails"]
+    name = "123456789012.dkr.ecr.ap-northeast-2.amazonaws.com/spotwright-forwarder"
+    assert preflight.image_exists(f"{name}:1") is True
+    assert preflight.image_exists(f"{name}@{image['imageDigest']}") is True
+    assert preflight.image_exists(f"{name}:2") is False
+    assert preflight.image_exists(f"{name}@sha256:{'0' * 64}") is False
+    assert preflight.image_exists(name.replace("forwarder", "other")) is False
+    assert isinstance(preflight.image_exists("r.example.com/spotwright-forwarder:1"), NotAsked)
 
 
 def test_the_network_of_the_functions(aws: LocalAws) -> None:
@@ -106,6 +138,9 @@ def test_a_key_says_whether_it_is_enabled_and_whom_its_policy_lets_use_it(aws: L
     policy = {"Version": "2012-10-17", "Statement": [root, read, {**use, "Principal": {"Service": services}}]}
     arn = kms.create_key(Policy=json.dumps(policy))["KeyMetadata"]["Arn"]
     assert preflight.kms_key(kms, arn) == KmsKey("Enabled", frozenset(services))
+    named = {**root, "Principal": {"AWS": "arn:aws:iam::123456789012:role/administrator"}}
+    kms.put_key_policy(KeyId=arn, PolicyName="default", Policy=json.dumps({"Statement": [named]}))
+    assert preflight.kms_key(kms, arn) == KmsKey("Enabled", is_left_to_iam=False)
     everybody = {"Statement": [{**use, "Action": "kms:*", "Principal": "*"}]}
     kms.put_key_policy(KeyId=arn, PolicyName="default", Policy=json.dumps(everybody))
     kms.disable_key(KeyId=arn.rpartition("/")[2])

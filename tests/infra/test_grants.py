@@ -10,6 +10,7 @@ import pytest
 from infra.fields import ConfigError
 from layers.core.contents import CALLS
 from spotwright import workflows
+from spotwright.workflows.install.preflight.boundary import ACTIONS
 from tests.infra import conftest
 from tests.infra.conftest import MEMORY
 from tests.infra.template import Resource, Statement, Template, statements
@@ -379,3 +380,13 @@ def test_what_is_granted_is_what_the_layer_can_call(plain: Template, service: st
     granted = {action for role in plain.of("AWS::IAM::Role") for action in _actions(plain.statements(role))}
     mine = {action.split(":")[1] for action in granted if action.startswith(f"{service}:")}
     assert mine - IMPLIED[service] == set(CALLS[service])
+
+
+def test_the_preflight_knows_every_action_that_a_permissions_boundary_must_allow(plain: Template) -> None:
+    granted = {
+        action
+        for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+        for policy in plain.of(kind).values()
+        for action in _actions(statements(policy["PolicyDocument"]))
+    }
+    assert granted == {*ACTIONS}

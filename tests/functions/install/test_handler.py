@@ -17,7 +17,7 @@ from moto.server import ThreadedMotoServer
 
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.errors import Denied, NotFound
-from spotwright.workflows.install.preflight.facts import ClusterDescription, NotAsked, Role
+from spotwright.workflows.install.preflight.facts import Addon, ClusterDescription, NotAsked, Role
 from spotwright.workflows.install.workflow import Installation
 from tests.functions.install.fakes import Access, Deadline, Nodes, Objects
 from tests.local.aws.serverless import eventually
@@ -178,7 +178,7 @@ def eks(function: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
         "describe": ClusterDescription("ACTIVE", "1.35", "API"),
         "cluster_names": ("other",),
         "role": role,
-        "addons": frozenset({"eks-pod-identity-agent"}),
+        "addons": {"eks-pod-identity-agent": Addon()},
     }
     for name in said:
         module = function.node_roles if name == "role" else function.readiness
@@ -201,7 +201,7 @@ def test_every_problem_of_a_cluster_fails_the_deployment_before_it_begins(
     function: ModuleType, answers: Answers, eks: dict[str, Any]
 ) -> None:
     eks["describe"] = ClusterDescription("ACTIVE", "1.35", "CONFIG_MAP")
-    eks["addons"] = frozenset()
+    eks["addons"] = {}
     function.handler(look(answers), Context())
     function.handler(look(answers, SkipChecks=["pod-identity", "authentication-mode"]), Context())
     assert [body["Status"] for body in answers.bodies] == ["FAILED", "SUCCESS"]

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from spotwright.workflows.install.preflight.boundary import ACTIONS
 from spotwright.workflows.install.preflight.checks import CHECKS, Status, run_checks
 from spotwright.workflows.install.preflight.facts import (
     AccessEntry,
+    Addon,
     ClusterDescription,
     Facts,
     KmsKey,
@@ -34,14 +36,15 @@ READY = Facts(
     cluster=CLUSTER,
     roles={"nodes": ROLE},
     entries={"nodes": None},
-    addons=frozenset({"vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent"}),
+    addons={name: Addon("ACTIVE") for name in ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent")},
     workloads=Workloads(),
     subnets={"subnet-1": Subnet("vpc-1", "nat")},
     security_groups={"sg-1": "vpc-1"},
     endpoints=frozenset(),
     concurrency=1000,
     has_spot_role=True,
-    has_boundary=True,
+    boundary={"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}},
+    unserved_volume="",
     key=KmsKey(allowed_services=KEY_USERS),
     image_builder="docker",
 )
@@ -58,9 +61,18 @@ def cluster(**changes: Any) -> Facts:
     return facts(cluster=msgspec.structs.replace(CLUSTER, **changes))
 
 
-def without(addon: str) -> frozenset[str]:
-    assert isinstance(READY.addons, frozenset)
-    return READY.addons - {addon}
+def without(addon: str) -> dict[str, Addon]:
+    assert not isinstance(READY.addons, NotAsked)
+    return {name: found for name, found in READY.addons.items() if name != addon}
+
+
+def addon(name: str, *described: Any) -> Facts:
+    return facts(addons={**without(name), name: Addon(*described)})
+
+
+def boundary(**statement: Any) -> Facts:
+    """Beside everything that is allowed."""
+    return facts(boundary={"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}, statement]})
 
 
 def test_a_cluster_that_is_ready_has_no_problem() -> None:
@@ -131,6 +143,12 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
         ),
         (
             TARGET,
+            facts(roles={"nodes": msgspec.structs.replace(ROLE, path="/of/nodes/")}),
+            "node-roles",
+            ("IAM has nodes under the path /of/nodes/: name it of/nodes/nodes in nodeRoles",),
+        ),
+        (
+            TARGET,
             facts(roles={"nodes": msgspec.structs.replace(ROLE, trusted_services=frozenset())}),
             "node-roles",
             ("does not trust ec2.amazonaws.com", "sts:AssumeRole"),
@@ -165,6 +183,33 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
                 "aws eks create-addon --cluster-name dev --addon-name eks-pod-identity-agent",
             ),
         ),
+        (
+            TARGET,
+            addon("eks-pod-identity-agent", "DEGRADED", "v1.3", {"AccessDenied": "no rights"}),
+            "pod-identity",
+            ("eks-pod-identity-agent is DEGRADED (AccessDenied: no rights)", "aws eks update-addon", "no credentials"),
+        ),
+        (TARGET, addon("vpc-cni", "CREATE_FAILED"), "add-ons", ("vpc-cni is CREATE_FAILED: ", "aws eks update-addon")),
+        (
+            TARGET,
+            addon("kube-proxy", "ACTIVE", "v1.31.2-eksbuild.3"),
+            "add-ons",
+            (
+                "v1.31.2-eksbuild.3 does not fit Kubernetes 1.35",
+                "update-addon --cluster-name dev --addon-name kube-pro",
+            ),
+        ),
+        (TARGET, addon("kube-proxy", "ACTIVE", "v1.36.0-eksbuild.1"), "add-ons", ("does not fit Kubernetes 1.35",)),
+        (
+            TARGET,
+            facts(unserved_volume="shop/data"),
+            "add-ons",
+            (
+                "PersistentVolumeClaim shop/data",
+                "wait for ever",
+                "create-addon --cluster-name dev --addon-name aws-ebs-",
+            ),
+        ),
         (TARGET, facts(addons=without("coredns")), "add-ons", ("coredns", "create-addon", "--addon-name coredns")),
         (
             msgspec.structs.replace(TARGET, forwarder_image="spotwright-forwarder:0.1.0"),
@@ -178,13 +223,37 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
             "forwarder-image",
             ("names no forwarderImage for dev", "install docker, or finch and set CDK_DOCKER=finch"),
         ),
+        (
+            msgspec.structs.replace(TARGET, forwarder_image=""),
+            facts(image_builder_failure="Cannot connect to the Docker daemon"),
+            "forwarder-image",
+            ("with docker, which does not work here (Cannot connect to the Docker daemon): start it",),
+        ),
+        (
+            TARGET,
+            facts(has_image=False),
+            "forwarder-image",
+            (f"forwarderImage {IMAGE}: its registry has no such image", f"make forwarder-image IMAGE={IMAGE}"),
+        ),
         (TARGET, facts(concurrency=10), "concurrency", ("only 10 functions", "request-service-quota-increase")),
         (TARGET, facts(has_spot_role=False), "spot-role", ("create-service-linked-role", "spot.amazonaws.com")),
         (
             msgspec.structs.replace(TARGET, permissions_boundary="Limit"),
-            facts(has_boundary=False),
+            facts(boundary=None),
             "permissions-boundary",
             ("permissionsBoundary Limit", "no such policy", "cdk.json"),
+        ),
+        (
+            msgspec.structs.replace(TARGET, permissions_boundary="Limit"),
+            boundary(Effect="Deny", Action=["ec2:CreateFleet", "iam:Pass*"], Resource="*"),
+            "permissions-boundary",
+            ("permissionsBoundary Limit does not allow ec2:CreateFleet, iam:PassRole, without", "let it allow them"),
+        ),
+        (
+            msgspec.structs.replace(TARGET, permissions_boundary="Limit"),
+            facts(boundary={"Statement": [{"Effect": "Allow", "NotAction": ["ec2:*", "iam:*"], "Resource": "*"}]}),
+            "permissions-boundary",
+            ("does not allow ec2:CreateFleet, ec2:CreateLaunchTemplate, ", " more, without which"),
         ),
         (WITH_KEY, facts(key=None), "kms-key", (KEY, "KMS has no such key", "cdk.json")),
         (
@@ -198,6 +267,12 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
             facts(key=KmsKey(allowed_services=frozenset({"events.amazonaws.com"}))),
             "kms-key",
             ("does not let logs.eu-west-1.amazonaws.com use the key", "docs/clusters.md#a-key-of-your-own"),
+        ),
+        (
+            WITH_KEY,
+            facts(key=KmsKey("Enabled", KEY_USERS, is_left_to_iam=False)),
+            "kms-key",
+            ("does not leave its use to IAM", "kms:* to arn:aws:iam::123456789012:root"),
         ),
         (
             msgspec.structs.replace(WITH_KEY, has_topic=True),
@@ -258,7 +333,7 @@ def test_the_cell_that_serves_the_cluster_already_may_be_deployed_again() -> Non
 
 def test_what_could_not_be_asked_is_no_problem_and_says_why() -> None:
     refused = NotAsked("iam:GetRole is denied to you")
-    unknown = Facts(*(refused,) * 2, {"nodes": refused}, {"nodes": refused}, *(refused,) * 10)
+    unknown = Facts(*(refused,) * 2, {"nodes": refused}, {"nodes": refused}, *(refused,) * 12)
     for target in (TARGET, msgspec.structs.replace(IN_VPC, permissions_boundary="Limit"), WITH_KEY):
         checks = run_checks(target, unknown)
         assert {check.status for check in checks} <= {Status.NOT_CHECKED, Status.OK}
@@ -267,10 +342,34 @@ def test_what_could_not_be_asked_is_no_problem_and_says_why() -> None:
 
 def test_add_ons_that_somebody_installed_otherwise_count() -> None:
     self_managed = Workloads(system=frozenset({"aws-node", "kube-proxy", "coredns", "eks-pod-identity-agent"}))
-    checks = run_checks(TARGET, facts(addons=frozenset(), workloads=self_managed))
+    checks = run_checks(TARGET, facts(addons={}, workloads=self_managed))
     assert {check.status for check in checks} == {Status.OK}
-    (unknown,) = run_checks(TARGET, facts(addons=frozenset(), workloads=NotAsked("401")), ("add-ons",))
+    (unknown,) = run_checks(TARGET, facts(addons={}, workloads=NotAsked("401")), ("add-ons",))
     assert (unknown.status, "401" in unknown.message) == (Status.NOT_CHECKED, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "described"),
+    [
+        ("coredns", ("DEGRADED", "v1.12", {"InsufficientNumberOfReplicas": "no node"})),
+        ("coredns", ("UPDATING", "v1.12")),
+        ("kube-proxy", ("ACTIVE", "v1.32.0-eksbuild.1")),
+        ("vpc-cni", ("UPDATE_FAILED", "v1.20")),
+    ],
+)
+def test_an_add_on_that_waits_for_nodes_or_is_a_little_older_is_no_problem(name: str, described: Any) -> None:
+    assert {check.status for check in run_checks(TARGET, addon(name, *described))} == {Status.OK}
+
+
+def test_a_boundary_that_allows_in_part_or_denies_under_a_condition_is_no_problem() -> None:
+    target = msgspec.structs.replace(TARGET, permissions_boundary="Limit")
+    condition = {"StringNotEquals": {"aws:RequestedRegion": "eu-west-1"}}
+    for seen in (
+        boundary(Effect="Deny", NotAction="iam:*", Resource="*", Condition=condition),
+        boundary(Effect="Deny", Action="s3:*", Resource="arn:aws:s3:::payroll/*"),
+        facts(boundary={"Statement": {"Effect": "Allow", "Action": [*ACTIONS], "Resource": "arn:aws:*"}}),
+    ):
+        assert {check.status for check in run_checks(target, seen)} == {Status.OK}
 
 
 def test_a_role_with_policies_of_its_own_may_be_allowed_what_is_needed() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spotwright import manifests
-from spotwright.workflows.install.preflight.workloads import read_workloads
+from spotwright.workflows.install.preflight.workloads import read_workloads, unserved_volume
 
 
 class Lists:
@@ -56,3 +56,34 @@ def test_the_cell_whose_forwarder_is_there_is_found() -> None:
     assert read_workloads(Lists(forwarder)).cell == "blue"
     forwarder["metadata"]["namespace"] = "mine"
     assert read_workloads(Lists(forwarder)).cell == ""
+
+
+class Storage:
+    """Claims of two StorageClasses, of which that of EBS is the default; ``drivers``: installed."""
+
+    def __init__(self, *classes: str | None, drivers: tuple[str, ...] = ("efs.csi.aws.com",)) -> None:
+        default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+        self._objects: dict[str, list[dict[str, Any]]] = {
+            "CSIDriver": [{"metadata": {"name": name}} for name in drivers],
+            "StorageClass": [
+                {"metadata": {"name": "gp3", **default}, "provisioner": "ebs.csi.aws.com"},
+                {"metadata": {"name": "efs"}, "provisioner": "efs.csi.aws.com"},
+            ],
+            "PersistentVolumeClaim": [
+                {
+                    "metadata": {"name": f"data-{number}", "namespace": "shop"},
+                    "spec": {} if name is None else {"storageClassName": name},
+                }
+                for number, name in enumerate(classes)
+            ],
+        }
+
+    def list(self, api_version: str, kind: str, /) -> list[dict[str, Any]]:
+        return self._objects[kind]
+
+
+def test_a_claim_of_ebs_without_its_driver_is_found() -> None:
+    assert unserved_volume(Storage("efs", "gp3")) == "shop/data-1"
+    assert unserved_volume(Storage("efs", None)) == "shop/data-1"
+    assert unserved_volume(Storage("efs", "", "none")) == ""
+    assert unserved_volume(Storage("gp3", drivers=("ebs.csi.aws.com",))) == ""

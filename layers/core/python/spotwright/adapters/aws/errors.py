@@ -20,6 +20,9 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
     "NoSuchEntity": NotFound,
     # What KMS says.
     "NotFoundException": NotFound,
+    # What ECR says.
+    "ImageNotFoundException": NotFound,
+    "RepositoryNotFoundException": NotFound,
     "NoSuchKey": NotFound,
     "404": NotFound,
     "ParameterNotFound": NotFound,

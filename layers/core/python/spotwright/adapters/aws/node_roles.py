@@ -12,21 +12,18 @@ if TYPE_CHECKING:
 
 
 def role(iam: "IAMClient", name: str) -> Role | None | NotAsked:
-    """A role by its name, with its path if any; None when IAM says that there is none."""
+    """A role by its name, whatever its path; None when IAM says that there is none."""
     short = name.rpartition("/")[2]
     found = find(f"iam:GetRole of {name}", lambda: iam.get_role(RoleName=short)["Role"])
     if found is None or isinstance(found, NotAsked):
         return found
-    path = f"/{name.rpartition('/')[0]}/" if "/" in name else "/"
-    if found.get("Path", "/") != path:
-        return NotAsked(f"IAM has the role {short} under the path {found['Path']}, cdk.json says {path}")
     policies = ask(f"iam:ListAttachedRolePolicies of {name}", lambda: _policies(iam, short))
     if isinstance(policies, NotAsked):
         return policies
     arns, has_own = policies
     of_aws = frozenset(arn.rpartition("/")[2] for arn in arns if ":iam::aws:policy/" in arn)
     trusted = _trusted(found.get("AssumeRolePolicyDocument"))
-    return Role(trusted, of_aws, has_own or len(of_aws) < len(arns), found.get("CreateDate"))
+    return Role(trusted, of_aws, has_own or len(of_aws) < len(arns), found.get("CreateDate"), found.get("Path", "/"))
 
 
 def _policies(iam: "IAMClient", name: str) -> tuple[list[str], bool]:

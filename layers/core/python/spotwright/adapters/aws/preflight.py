@@ -1,10 +1,12 @@
 """What AWS says of the account and the network before a deployment, to whoever runs the command line."""
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from spotwright.adapters.aws import clients
 from spotwright.adapters.aws.answers import ask, find
 from spotwright.workflows.install.preflight.facts import AccessEntry, KmsKey, NotAsked, Subnet, Target
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from mypy_boto3_iam.client import IAMClient
 
 _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+# ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY, with a digest or a tag.
+_ECR_IMAGE = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+)(?:@(sha256:[0-9a-f]{64})|:([\w.-]+))?"
 
 
 def entries(eks: "EKSClient", cluster: str, arn_by_role: Mapping[str, str]) -> dict[str, AccessEntry | None | NotAsked]:
@@ -35,9 +39,34 @@ def spot_role_exists(iam: "IAMClient") -> bool | NotAsked:
     return found if isinstance(found, NotAsked) else found is not None
 
 
-def policy_exists(iam: "IAMClient", arn: str) -> bool | NotAsked:
-    found = find(f"iam:GetPolicy of {arn}", lambda: iam.get_policy(PolicyArn=arn))
-    return found if isinstance(found, NotAsked) else found is not None
+def policy_document(iam: "IAMClient", arn: str) -> Mapping[str, Any] | None | NotAsked:
+    """What a managed policy says; None when IAM says that there is none."""
+    found = find(f"iam:GetPolicy of {arn}", lambda: iam.get_policy(PolicyArn=arn)["Policy"])
+    if found is None or isinstance(found, NotAsked):
+        return found
+    version = found["DefaultVersionId"]
+
+    def said() -> Mapping[str, Any]:
+        document: Any = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+        return dict(json.loads(document) if isinstance(document, str) else document)
+
+    return ask(f"iam:GetPolicyVersion of {arn}", said)
+
+
+def image_exists(image: str) -> bool | NotAsked:
+    """Whether ECR has an image; NotAsked where another registry is named."""
+    found = re.fullmatch(_ECR_IMAGE, image)
+    if not found:
+        return NotAsked("only ECR is asked")
+    account, region, repository, digest, tag = found.groups()
+    which = {"imageDigest": digest} if digest else {"imageTag": tag or "latest"}
+    ecr = clients.client("ecr", region=region)
+
+    def described() -> Any:
+        return ecr.describe_images(registryId=account, repositoryName=repository, imageIds=[which])["imageDetails"]
+
+    answer = find(f"ecr:DescribeImages of {repository}", described)
+    return answer if isinstance(answer, NotAsked) else bool(answer)
 
 
 def kms_key(kms: Any, arn: str) -> KmsKey | None | NotAsked:
@@ -46,20 +75,23 @@ def kms_key(kms: Any, arn: str) -> KmsKey | None | NotAsked:
     if state is None or isinstance(state, NotAsked):
         return state
     policy = ask("kms:GetKeyPolicy", lambda: kms.get_key_policy(KeyId=arn, PolicyName="default")["Policy"])
-    return policy if isinstance(policy, NotAsked) else KmsKey(state, _allowed_services(json.loads(policy)))
+    if isinstance(policy, NotAsked):
+        return policy
+    users = list(_users_of_key(json.loads(policy)))
+    services = {service for named in users for service in _listed(named.get("Service"))}
+    accounts = {principal for named in users for principal in _listed(named.get("AWS"))}
+    partition, account = arn.split(":")[1], arn.split(":")[4]
+    of_account = {"*", account, f"arn:{partition}:iam::{account}:root"}
+    return KmsKey(state, frozenset(services | ({"*"} & accounts)), bool(of_account & accounts))
 
 
-def _allowed_services(policy: Mapping[str, Any]) -> frozenset[str]:
-    """The services that a key's policy lets encrypt with it; "*" where it lets everybody."""
-    found: set[str] = set()
+def _users_of_key(policy: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Whom a key's policy lets encrypt with it: principals by kind."""
     for statement in _listed(policy.get("Statement")):
         uses = any(fnmatchcase("kms:generatedatakey", action.lower()) for action in _listed(statement.get("Action")))
         if uses and statement.get("Effect") == "Allow":
             principal = statement.get("Principal")
-            named = principal if isinstance(principal, Mapping) else {"AWS": principal}
-            found.update(_listed(named.get("Service")))
-            found.update({"*"} & {*_listed(named.get("AWS"))})
-    return frozenset(found)
+            yield principal if isinstance(principal, Mapping) else {"AWS": principal}
 
 
 def _listed(value: Any) -> list[Any]:

@@ -35,6 +35,9 @@ _KINDS: Mapping[str, tuple[str, bool]] = {
     "NodeOverlay": ("nodeoverlays", False),
     "EC2NodeClass": ("ec2nodeclasses", False),
     "Pod": ("pods", True),
+    "PersistentVolumeClaim": ("persistentvolumeclaims", True),
+    "StorageClass": ("storageclasses", False),
+    "CSIDriver": ("csidrivers", False),
 }
 
 

@@ -3,7 +3,12 @@
 import base64
 import os
 import shutil
-from typing import Any
+import subprocess
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from kubernetes.client.configuration import Configuration
 
 from spotwright.adapters.aws import clients, node_roles, preflight
 from spotwright.adapters.aws.answers import ask
@@ -12,8 +17,9 @@ from spotwright.adapters.aws.eks.token import kubernetes_token
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.adapters.kubernetes.connection import token_configuration
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
-from spotwright.errors import ApiError
+from spotwright.errors import ApiError, Denied
 from spotwright.workflows.install.preflight.facts import (
+    NOT_ASKED,
     AccessEntry,
     ClusterDescription,
     Facts,
@@ -21,7 +27,10 @@ from spotwright.workflows.install.preflight.facts import (
     Target,
     Workloads,
 )
-from spotwright.workflows.install.preflight.workloads import read_workloads
+from spotwright.workflows.install.preflight.workloads import read_workloads, unserved_volume
+
+_UNKNOWN: Final = NotAsked("the cluster is not known")
+_BUILDER_SECONDS: Final = 20
 
 
 def gather_facts(target: Target) -> Facts:
@@ -31,20 +40,25 @@ def gather_facts(target: Target) -> Facts:
     cluster = readiness.describe(eks, target.name)
     is_known = isinstance(cluster, ClusterDescription)
     arns = _role_arns(target)
+    image_builder = _image_builder()
+    workloads, volume = _in_cluster(eks, target) if is_known else (_UNKNOWN, _UNKNOWN)
     return Facts(
         cluster=cluster,
         other_clusters=() if is_known else readiness.cluster_names(eks),
         roles={name: node_roles.role(iam, name) for name in target.node_roles},
         entries=_entries(eks, target, arns) if is_known else {},
-        addons=readiness.addons(eks, target.name) if is_known else NotAsked("the cluster is not known"),
-        workloads=_workloads(eks, target) if is_known else NotAsked("the cluster is not known"),
+        addons=readiness.described_addons(eks, target.name) if is_known else _UNKNOWN,
+        workloads=workloads,
+        unserved_volume=volume,
         subnets=preflight.subnets(ec2, target.subnet_ids, target.vpc_id) if target.vpc_id else {},
         security_groups=preflight.security_groups(ec2, target.security_group_ids) if target.vpc_id else {},
         endpoints=preflight.endpoints(ec2, target.vpc_id) if target.vpc_id else frozenset(),
         concurrency=preflight.concurrency(clients.client("lambda", region=region)),
         has_spot_role=preflight.spot_role_exists(iam),
-        has_boundary=_has_boundary(iam, target, arns),
-        image_builder=_image_builder(),
+        boundary=_boundary(iam, target, arns),
+        has_image=preflight.image_exists(target.forwarder_image) if target.forwarder_image else NOT_ASKED,
+        image_builder=image_builder,
+        image_builder_failure=why_it_builds_nothing(image_builder) if not target.forwarder_image else "",
         key=preflight.kms_key(clients.client("kms", region=region), target.kms_key_arn) if target.kms_key_arn else None,
     )
 
@@ -53,6 +67,18 @@ def _image_builder() -> str:
     """What the CDK CLI builds images with; "" where it is not on this machine."""
     program = os.environ.get("CDK_DOCKER", "docker")
     return program if shutil.which(program) else ""
+
+
+def why_it_builds_nothing(program: str) -> str:
+    """What the program says where it builds no images, as docker does without its daemon; "" = it works."""
+    if not program:
+        return ""
+    try:
+        asked = subprocess.run([program, "info"], capture_output=True, text=True, timeout=_BUILDER_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        return " ".join(str(failure).split())
+    said = asked.stderr.strip().splitlines() or [f"{program} info ended with {asked.returncode}"]
+    return said[-1].removeprefix("ERROR: ") if asked.returncode else ""
 
 
 def _role_arns(target: Target) -> dict[str, str] | NotAsked:
@@ -70,24 +96,53 @@ def _entries(eks: Any, target: Target, arns: dict[str, str] | NotAsked) -> dict[
     return preflight.entries(eks, target.name, arns)
 
 
-def _has_boundary(iam: Any, target: Target, arns: dict[str, str] | NotAsked) -> bool | NotAsked:
+def _boundary(iam: Any, target: Target, arns: dict[str, str] | NotAsked) -> Mapping[str, Any] | None | NotAsked:
     boundary = target.permissions_boundary
-    if not boundary or boundary.startswith("arn:"):
-        return preflight.policy_exists(iam, boundary) if boundary else True
+    if not boundary:
+        return NOT_ASKED
+    if boundary.startswith("arn:"):
+        return preflight.policy_document(iam, boundary)
     if isinstance(arns, NotAsked) or not arns:
         return arns if isinstance(arns, NotAsked) else NotAsked("no node role says which account it is")
     prefix = next(iter(arns.values())).partition(":role/")[0]
-    return preflight.policy_exists(iam, f"{prefix}:policy/{boundary}")
+    return preflight.policy_document(iam, f"{prefix}:policy/{boundary}")
 
 
-def _workloads(eks: Any, target: Target) -> Workloads | NotAsked:
-    """What runs in the cluster, with a token of the caller, who may have no access entry there."""
+def _in_cluster(eks: Any, target: Target) -> tuple[Workloads | NotAsked, str | NotAsked]:
+    """What runs in the cluster, and a volume without a driver, with a token of the caller, who may have no access entry
+    there."""
     try:
-        with translate_errors("eks:DescribeCluster"):
-            cluster = eks.describe_cluster(name=target.name)["cluster"]
-        authority = base64.b64decode(cluster["certificateAuthority"]["data"]).decode()
-        sts = clients.client("sts", region=target.region)
-        configuration = token_configuration(cluster["endpoint"], authority, lambda: kubernetes_token(sts, target.name))
-        return read_workloads(DynamicClient(configuration, attempts=1))
+        objects = DynamicClient(_connection(eks, target), attempts=1)
+        return read_workloads(objects), _answer(target, partial(unserved_volume, objects))
     except ApiError as failure:
-        return NotAsked(f"the API server does not answer you: {failure}")
+        unknown = why_not_answered(target, failure)
+        return unknown, unknown
+
+
+def _connection(eks: Any, target: Target) -> Configuration:
+    with translate_errors("eks:DescribeCluster"):
+        cluster = eks.describe_cluster(name=target.name)["cluster"]
+    authority = base64.b64decode(cluster["certificateAuthority"]["data"]).decode()
+    sts = clients.client("sts", region=target.region)
+    return token_configuration(cluster["endpoint"], authority, lambda: kubernetes_token(sts, target.name))
+
+
+def _answer(target: Target, call: Callable[[], str]) -> str | NotAsked:
+    try:
+        return call()
+    except ApiError as failure:
+        return why_not_answered(target, failure)
+
+
+def why_not_answered(target: Target, failure: ApiError) -> NotAsked:
+    """What the API server, or the way to it, answered the caller, and what to do about it."""
+    said = " ".join(str(failure).split())
+    if isinstance(failure, Denied):
+        return NotAsked(
+            f"the API server refuses you ({said}): use credentials (AWS_PROFILE) with an access entry in {target.name}"
+            " that has AmazonEKSAdminViewPolicy; cdk deploy looks at this itself, with an entry of its own"
+        )
+    return NotAsked(
+        f"the API server does not answer you ({said}): where its endpoint is private, say this again from its VPC; cdk"
+        " deploy looks at this itself, from where the functions run"
+    )

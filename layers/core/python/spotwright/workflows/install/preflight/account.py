@@ -2,11 +2,13 @@
 
 from typing import Final
 
+from spotwright.workflows.install.preflight.boundary import refused_actions
 from spotwright.workflows.install.preflight.facts import Facts, NotAsked, Role, Target
 from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
 # What the queues wake at the same time when all are busy; each function gets less where the account has less.
 NEEDED_CONCURRENCY: Final = 30
+_SHOWN_ACTIONS: Final = 6
 _CONCURRENCY_QUOTA: Final = "L-B99A9384"
 # Whoever has one of a group may do what the group is for.
 # https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html
@@ -36,6 +38,10 @@ def check_node_roles(target: Target, facts: Facts) -> Verdict:
 def _role_problem(name: str, role: Role | None) -> str:
     if role is None:
         return f"node role {name} does not exist: create it, or take it out of nodeRoles in cdk.json"
+    folder, _, short = name.rpartition("/")
+    if role.path.strip("/") != folder:
+        named = f"{role.path}{short}".lstrip("/")
+        return f"node role {name}: IAM has {short} under the path {role.path}: name it {named} in nodeRoles in cdk.json"
     if not role.trusted_services & {"ec2.amazonaws.com", "ec2.amazonaws.com.cn"}:
         return f"node role {name} does not trust ec2.amazonaws.com: let its trust policy allow sts:AssumeRole to it"
     lacking = _lacking(role)
@@ -76,14 +82,21 @@ def check_spot_role(_target: Target, facts: Facts) -> Verdict:
 def check_boundary(target: Target, facts: Facts) -> Verdict:
     if not target.permissions_boundary:
         return Works("none is asked for")
-    if isinstance(facts.has_boundary, NotAsked):
-        return NotChecked(facts.has_boundary.reason)
-    if facts.has_boundary:
-        return Works(f"{target.permissions_boundary} exists")
-    return Problem(
-        f"permissionsBoundary {target.permissions_boundary}: IAM has no such policy; create it, or correct the"
-        " name in cdk.json"
-    )
+    if isinstance(facts.boundary, NotAsked):
+        return NotChecked(facts.boundary.reason)
+    if facts.boundary is None:
+        return Problem(
+            f"permissionsBoundary {target.permissions_boundary}: IAM has no such policy; create it, or correct the"
+            " name in cdk.json"
+        )
+    if refused := refused_actions(facts.boundary):
+        more = f" and {len(refused) - _SHOWN_ACTIONS} more" if len(refused) > _SHOWN_ACTIONS else ""
+        return Problem(
+            f"permissionsBoundary {target.permissions_boundary} does not allow"
+            f" {', '.join(refused[:_SHOWN_ACTIONS])}{more}, without which the functions do not work: let it allow"
+            " them, or name another policy in cdk.json"
+        )
+    return Works(f"{target.permissions_boundary} allows every action that the roles are granted")
 
 
 def check_key(target: Target, facts: Facts) -> Verdict:
@@ -109,5 +122,11 @@ def check_key(target: Target, facts: Facts) -> Verdict:
         return Problem(
             f"the policy of {arn} does not let {' and '.join(lacking)} use the key, without which log groups are not"
             " made or messages are lost: add the statement of docs/clusters.md#a-key-of-your-own"
+        )
+    if not facts.key.is_left_to_iam:
+        root = f"arn:{arn.split(':')[1]}:iam::{arn.split(':')[4]}:root"
+        return Problem(
+            f"the policy of {arn} does not leave its use to IAM, so that what the stack's roles are granted does not"
+            f" count: let it allow kms:* to {root}, as KMS's own default policy does"
         )
     return Works(f"{arn} is enabled, and its policy names {', '.join(needed)}")

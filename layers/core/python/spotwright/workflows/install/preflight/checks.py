@@ -1,6 +1,7 @@
 """Whether a cluster and its account are ready: a sentence for each check, with the next step."""
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
@@ -17,6 +18,7 @@ from spotwright.workflows.install.preflight.account import (
 )
 from spotwright.workflows.install.preflight.facts import (
     AccessEntry,
+    Addon,
     ClusterDescription,
     Facts,
     NotAsked,
@@ -31,7 +33,14 @@ OLDEST_VERSION: Final = (1, 29)
 # What the tests run on, and what those that ask an API server were seen to pass on (`make test-kubernetes`).
 TRIED_VERSIONS: Final = ((1, 31), (1, 35), (1, 36))
 _POD_IDENTITY: Final = "eks-pod-identity-agent"
-_ADDONS: Final = ("vpc-cni", "kube-proxy", "coredns")
+_KUBE_PROXY: Final = "kube-proxy"
+_ADDONS: Final = ("vpc-cni", _KUBE_PROXY, "coredns")
+_VOLUMES: Final = "aws-ebs-csi-driver"
+_OLDEST_KUBE_PROXY: Final = 3
+# https://docs.aws.amazon.com/eks/latest/APIReference/API_Addon.html
+_BROKEN: Final = frozenset({"CREATE_FAILED", "DEGRADED"})
+# How EKS says that Deployments of an add-on wait, as they do while the cluster has no node.
+_TOO_FEW_REPLICAS: Final = "InsufficientNumberOfReplicas"
 # What the add-on's DaemonSet or Deployment is called in kube-system, where it is another name.
 _WORKLOADS: Final = {"vpc-cni": "aws-node"}
 _CLUSTER_UNKNOWN: Final = NotChecked("the cluster is not known")
@@ -181,6 +190,8 @@ def _check_pod_identity(target: Target, facts: Facts, cluster: ClusterDescriptio
         return Works("EKS Auto Mode has the Pod Identity agent built in")
     if isinstance(facts.addons, NotAsked):
         return NotChecked(facts.addons.reason)
+    if said := _trouble_of(target, facts.addons, _POD_IDENTITY):
+        return Problem(f"{said}; until it works the forwarder has no credentials")
     if _POD_IDENTITY in facts.addons or _runs(facts, _POD_IDENTITY):
         return Works(f"{_POD_IDENTITY} is installed")
     return Problem(
@@ -195,6 +206,14 @@ def _check_addons(target: Target, facts: Facts, cluster: ClusterDescription) -> 
     if isinstance(facts.addons, NotAsked):
         return NotChecked(facts.addons.reason)
     installed = facts.addons
+    troubles = [_trouble_of(target, installed, name) for name in (*_ADDONS, _VOLUMES)]
+    if said := "; ".join(filter(None, [*troubles, _kube_proxy_skew(target, installed, cluster)])):
+        return Problem(said)
+    if facts.unserved_volume and not isinstance(facts.unserved_volume, NotAsked):
+        return Problem(
+            f"PersistentVolumeClaim {facts.unserved_volume} is of EBS, and no driver for it is installed, without which"
+            f" its pods wait for ever: aws eks create-addon --cluster-name {target.name} --addon-name {_VOLUMES}"
+        )
     missing = [name for name in _ADDONS if name not in installed and not _runs(facts, _WORKLOADS.get(name, name))]
     if not missing:
         return Works(f"{', '.join(_ADDONS)} are installed")
@@ -207,6 +226,37 @@ def _check_addons(target: Target, facts: Facts, cluster: ClusterDescription) -> 
         f"{', '.join(missing)} neither installed as add-ons nor found in kube-system, without which no node"
         f" becomes Ready: aws eks create-addon --cluster-name {target.name} --addon-name"
         f" {missing[0]}"
+    )
+
+
+def _trouble_of(target: Target, installed: Mapping[str, Addon], name: str) -> str:
+    """Why an add-on that is installed does not work, with the next step; "" = it does, or waits for nodes alone."""
+    addon = installed.get(name, Addon())
+    issues = {code: message for code, message in addon.issues.items() if code != _TOO_FEW_REPLICAS}
+    waits = addon.status == "DEGRADED" and addon.issues and not issues
+    if addon.status not in _BROKEN or waits:
+        return ""
+    reasons = f" ({'; '.join(f'{code}: {message}' for code, message in issues.items())})" if issues else ""
+    return (
+        f"add-on {name} is {addon.status}{reasons}: mend what EKS names, then aws eks update-addon --cluster-name"
+        f" {target.name} --addon-name {name} --resolve-conflicts OVERWRITE"
+    )
+
+
+def _kube_proxy_skew(target: Target, installed: Mapping[str, Addon], cluster: ClusterDescription) -> str:
+    """kube-proxy is no newer than the API server, and at most three minor versions older.
+
+    https://kubernetes.io/releases/version-skew-policy/#kube-proxy
+    """
+    found = re.match(r"v(\d+)\.(\d+)\.", installed.get(_KUBE_PROXY, Addon()).version)
+    known = re.fullmatch(r"(\d+)\.(\d+)", cluster.version)
+    if not found or not known or 0 <= int(known[2]) - int(found[2]) <= _OLDEST_KUBE_PROXY:
+        return ""
+    return (
+        f"add-on {_KUBE_PROXY} {installed[_KUBE_PROXY].version} does not fit Kubernetes {cluster.version}, which takes"
+        f" its own version and {_OLDEST_KUBE_PROXY} older ones: aws eks update-addon --cluster-name {target.name}"
+        f" --addon-name {_KUBE_PROXY} --addon-version VERSION (aws eks describe-addon-versions --addon-name"
+        f" {_KUBE_PROXY} --kubernetes-version {cluster.version})"
     )
 
 
@@ -271,12 +321,23 @@ def _check_image(target: Target, facts: Facts) -> Verdict:
             f"forwarderImage {image} names no registry, so that nodes would ask docker.io: make forwarder-image"
             f" IMAGE=ACCOUNT.dkr.ecr.{target.region}.amazonaws.com/spotwright-forwarder:TAG, and name that in cdk.json"
         )
-    return Works(f"{image} names its registry")
+    if facts.has_image is False:
+        return Problem(
+            f"forwarderImage {image}: its registry has no such image, and the forwarder would never start: make"
+            f" forwarder-image IMAGE={image.partition('@')[0]}, or correct the name in cdk.json"
+        )
+    return Works(f"{image} {'is there' if facts.has_image is True else 'names its registry'}")
 
 
 def _check_builder(target: Target, facts: Facts) -> Verdict:
     if isinstance(facts.image_builder, NotAsked):
         return NotChecked(facts.image_builder.reason)
+    if facts.image_builder and facts.image_builder_failure:
+        return Problem(
+            f"cdk deploy builds the forwarder's image with {facts.image_builder}, which does not work here"
+            f" ({facts.image_builder_failure}): start it, or name an image in cdk.json that was pushed from elsewhere"
+            " (make forwarder-image)"
+        )
     if facts.image_builder:
         return Works(f"cdk deploy builds it for {target.forwarder_architecture} nodes with {facts.image_builder}")
     return Problem(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -66,12 +66,21 @@ class ClusterDescription(msgspec.Struct, frozen=True):
 
 class Role(msgspec.Struct, frozen=True):
     """An IAM role. ``policies``: names of AWS's managed policies; ``has_other_policies``: it has more than those;
-    ``created_at``: None = not known."""
+    ``created_at``: None = not known; ``path`` as IAM has it, with / at both ends."""
 
     trusted_services: frozenset[str] = frozenset()
     policies: frozenset[str] = frozenset()
     has_other_policies: bool = False
     created_at: datetime | None = None
+    path: str = "/"
+
+
+class Addon(msgspec.Struct, frozen=True):
+    """An add-on of EKS; ``status``, ``version`` "" = not asked. ``issues``: what EKS says is wrong, code to message."""
+
+    status: str = ""
+    version: str = ""
+    issues: Mapping[str, str] = {}
 
 
 class AccessEntry(msgspec.Struct, frozen=True):
@@ -82,10 +91,12 @@ class AccessEntry(msgspec.Struct, frozen=True):
 
 
 class KmsKey(msgspec.Struct, frozen=True):
-    """A KMS key. ``allowed_services``: whom its policy lets use it, such as events.amazonaws.com, or "*"."""
+    """A KMS key. ``allowed_services``: whom its policy lets use it, such as events.amazonaws.com, or "*";
+    ``is_left_to_iam``: it lets the account's own policies say who may use it."""
 
     state: str = "Enabled"
     allowed_services: frozenset[str] = frozenset()
+    is_left_to_iam: bool = True
 
 
 class Subnet(msgspec.Struct, frozen=True):
@@ -108,19 +119,25 @@ class Workloads(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """``cluster`` None = EKS has no such cluster in the region, ``key`` None = KMS has no such key there; of a role
     None = IAM has no such role, of an access entry None = the role has none. ``subnets`` and ``security_groups`` (id to
-    VPC) lack what EC2 does not know. ``image_builder``: what builds images on this machine, "" = nothing does."""
+    VPC) lack what EC2 does not know. ``boundary``: the policy's document, None = IAM has no such policy.
+    ``has_image``: whether the registry has the image that cdk.json names. ``image_builder``: what builds images on this
+    machine, "" = nothing does; ``image_builder_failure``: why it builds none. ``unserved_volume``: a
+    PersistentVolumeClaim of EBS in a cluster without EBS's driver, "" = there is none."""
 
     cluster: ClusterDescription | None | NotAsked = NOT_ASKED
     other_clusters: tuple[str, ...] | NotAsked = NOT_ASKED
     roles: Mapping[str, Role | None | NotAsked] = {}
     entries: Mapping[str, AccessEntry | None | NotAsked] = {}
-    addons: frozenset[str] | NotAsked = NOT_ASKED
+    addons: Mapping[str, Addon] | NotAsked = NOT_ASKED
     workloads: Workloads | NotAsked = NOT_ASKED
+    unserved_volume: str | NotAsked = NOT_ASKED
     subnets: Mapping[str, Subnet] | NotAsked = NOT_ASKED
     security_groups: Mapping[str, str] | NotAsked = NOT_ASKED
     endpoints: frozenset[str] | NotAsked = NOT_ASKED
     concurrency: int | NotAsked = NOT_ASKED
     has_spot_role: bool | NotAsked = NOT_ASKED
-    has_boundary: bool | NotAsked = NOT_ASKED
+    boundary: Mapping[str, Any] | None | NotAsked = NOT_ASKED
     key: KmsKey | None | NotAsked = NOT_ASKED
+    has_image: bool | NotAsked = NOT_ASKED
     image_builder: str | NotAsked = NOT_ASKED
+    image_builder_failure: str = ""

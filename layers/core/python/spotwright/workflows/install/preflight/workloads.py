@@ -6,6 +6,9 @@ from spotwright.workflows.install.preflight.facts import Workloads
 from spotwright.workflows.ports.installation import Document
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
+# In-tree volumes of EBS are served by the driver, too.
+_EBS_DRIVER: Final = "ebs.csi.aws.com"
+_EBS_PROVISIONERS: Final = frozenset({_EBS_DRIVER, "kubernetes.io/aws-ebs"})
 _FORWARDER: Final = "spotwright-forwarder"
 # The forwarder's environment names its cell.
 _CELL: Final = "SPOTWRIGHT_CELL"
@@ -30,6 +33,28 @@ def read_workloads(objects: _Lists) -> Workloads:
         tuple(_name(deployment) for deployment in deployments if _runs(deployment, "cluster-autoscaler")),
         next((cell_of(live) for live in deployments if _name(live) == f"{_SYSTEM_NAMESPACE}/{_FORWARDER}"), ""),
     )
+
+
+def unserved_volume(objects: _Lists) -> str:
+    """NAMESPACE/NAME of a PersistentVolumeClaim of EBS in a cluster without EBS's driver; "" = there is none.
+
+    Raises ApiError.
+    """
+    if any(driver["metadata"]["name"] == _EBS_DRIVER for driver in objects.list("storage.k8s.io/v1", "CSIDriver")):
+        return ""
+    classes = objects.list("storage.k8s.io/v1", "StorageClass")
+    of_ebs: set[str | None] = {
+        found["metadata"]["name"] for found in classes if found.get("provisioner") in _EBS_PROVISIONERS
+    }
+    # A claim that names no class is of the default one.
+    of_ebs |= {None for found in classes if found["metadata"]["name"] in of_ebs and _is_default(found)}
+    claims = objects.list("v1", "PersistentVolumeClaim") if of_ebs else []
+    return next((_name(claim) for claim in claims if claim["spec"].get("storageClassName") in of_ebs), "")
+
+
+def _is_default(storage_class: Document) -> bool:
+    annotations = storage_class["metadata"].get("annotations") or {}
+    return annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
 
 
 def cell_of(deployment: Document | None) -> str:
