@@ -116,12 +116,26 @@ def test_the_network_of_the_functions(aws: LocalAws) -> None:
     ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
     ec2.associate_route_table(RouteTableId=table, SubnetId=made[0])
     subnets = preflight.subnets(ec2, (*made, "subnet-0123456a"), vpc)
-    assert subnets == {made[0]: Subnet(vpc, "igw"), made[1]: Subnet(vpc, "")}
+    assert not isinstance(subnets, NotAsked)
+    main = subnets[made[1]].route_table
+    assert subnets == {made[0]: Subnet(vpc, "igw", table), made[1]: Subnet(vpc, "", main)}
+    assert main.startswith("rtb-")
     group = ec2.create_security_group(VpcId=vpc, GroupName="functions", Description="x")["GroupId"]
     assert preflight.security_groups(ec2, (group, "sg-0123456a")) == {group: vpc}
-    service = "com.amazonaws.ap-northeast-2.s3"
-    ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=service, RouteTableIds=[table])
-    assert preflight.endpoints(ec2, vpc) == frozenset({"s3"})
+    names = f"com.amazonaws.{ec2.meta.region_name}"
+    ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=f"{names}.s3", VpcEndpointType="Gateway", RouteTableIds=[table])
+    for service, has_dns in (("ecr.api", True), ("sqs", False)):
+        ec2.create_vpc_endpoint(
+            VpcId=vpc,
+            ServiceName=f"{names}.{service}",
+            VpcEndpointType="Interface",
+            SubnetIds=made,
+            PrivateDnsEnabled=has_dns,
+        )
+    assert preflight.endpoints(ec2, vpc, {table}) == frozenset({"s3", "ecr.api"})
+    assert preflight.endpoints(ec2, vpc, {table, main}) == frozenset({"ecr.api"}), (
+        "the gateway is in one of the route tables"
+    )
 
 
 def test_a_key_says_whether_it_is_enabled_and_whom_its_policy_lets_use_it(aws: LocalAws) -> None:

@@ -50,7 +50,8 @@ READY = Facts(
 )
 
 
-NEEDED = frozenset({"dynamodb", "ec2", "eks", "s3", "sqs", "sts"})
+NEEDED = frozenset({"dynamodb", "ec2", "eks", "s3", "sqs", "ssm", "sts"})
+OF_NODES = frozenset({"ecr.api", "ecr.dkr", "eks-auth"})
 
 
 def facts(**changes: Any) -> Facts:
@@ -131,9 +132,14 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
         (IN_VPC, facts(subnets={"subnet-1": Subnet("vpc-1", "igw")}), "network", ("public subnet", "private subnets")),
         (
             IN_VPC,
-            facts(subnets={"subnet-1": Subnet("vpc-1")}, endpoints=frozenset({"s3", "sqs", "sts", "ec2", "eks"})),
+            facts(subnets={"subnet-1": Subnet("vpc-1")}, endpoints=NEEDED - {"dynamodb", "ssm"}),
             "network",
-            ("subnet-1 has no way to the internet", "endpoints for dynamodb:", "docs/networking.md"),
+            (
+                "subnet-1 has no way to the internet",
+                "endpoints for dynamodb, ssm:",
+                "private DNS",
+                "docs/networking.md",
+            ),
         ),
         (
             TARGET,
@@ -361,6 +367,16 @@ def test_an_add_on_that_waits_for_nodes_or_is_a_little_older_is_no_problem(name:
     assert {check.status for check in run_checks(TARGET, addon(name, *described))} == {Status.OK}
 
 
+def test_without_a_way_to_the_internet_nodes_may_lack_endpoints_that_functions_do_not_need() -> None:
+    isolated = msgspec.structs.replace(IN_VPC, is_isolated=True)
+    closed = {"subnet-1": Subnet("vpc-1")}
+    (check,) = run_checks(isolated, facts(subnets=closed, endpoints=NEEDED | {"ecr.api"}), ("network",))
+    assert check.status is Status.NOT_CHECKED
+    assert "lacks VPC endpoints for ecr.dkr, eks-auth, as it does: add these" in check.message
+    (check,) = run_checks(isolated, facts(subnets=closed, endpoints=NEEDED | OF_NODES), ("network",))
+    assert check.status is Status.OK
+
+
 def test_a_boundary_that_allows_in_part_or_denies_under_a_condition_is_no_problem() -> None:
     target = msgspec.structs.replace(TARGET, permissions_boundary="Limit")
     condition = {"StringNotEquals": {"aws:RequestedRegion": "eu-west-1"}}
@@ -380,8 +396,8 @@ def test_a_role_with_policies_of_its_own_may_be_allowed_what_is_needed() -> None
 
 def test_a_private_endpoint_and_endpoints_of_the_vpc_are_enough_without_internet() -> None:
     closed = cluster(has_public_endpoint=False, has_private_endpoint=True)
-    seen = msgspec.structs.replace(closed, subnets={"subnet-1": Subnet("vpc-1")}, endpoints=NEEDED)
+    seen = msgspec.structs.replace(closed, subnets={"subnet-1": Subnet("vpc-1")}, endpoints=NEEDED | OF_NODES)
     isolated = msgspec.structs.replace(IN_VPC, is_isolated=True)
     assert {check.status for check in run_checks(isolated, seen)} == {Status.OK}
-    with_iam = msgspec.structs.replace(seen, endpoints=NEEDED | {"iam"})
+    with_iam = msgspec.structs.replace(seen, endpoints=NEEDED | OF_NODES | {"iam"})
     assert {check.status for check in run_checks(IN_VPC, with_iam)} == {Status.OK}

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -106,19 +106,30 @@ def subnets(ec2: "EC2Client", ids: tuple[str, ...], vpc_id: str) -> dict[str, Su
         found = ec2.describe_subnets(Filters=names)["Subnets"]  # type: ignore[arg-type]
         in_vpc = [{"Name": "vpc-id", "Values": [vpc_id]}]
         tables = ec2.describe_route_tables(Filters=in_vpc)["RouteTables"]  # type: ignore[arg-type]
+        table_by_subnet = {subnet["SubnetId"]: _route_table(subnet["SubnetId"], tables) for subnet in found}
         return {
-            subnet["SubnetId"]: Subnet(subnet["VpcId"], _default_route(subnet["SubnetId"], tables)) for subnet in found
+            subnet["SubnetId"]: Subnet(
+                subnet["VpcId"],
+                _default_route(table_by_subnet[subnet["SubnetId"]]),
+                table_by_subnet[subnet["SubnetId"]].get("RouteTableId", ""),
+            )
+            for subnet in found
         }
 
     return ask("ec2:DescribeSubnets and DescribeRouteTables", described)
 
 
-def _default_route(subnet: str, tables: Iterable[Mapping[str, Any]]) -> str:
-    """Where 0.0.0.0/0 leads from a subnet, by its own route table or the VPC's main one."""
+def _route_table(subnet: str, tables: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A subnet's own route table, or the VPC's main one."""
     associations = [(association, table) for table in tables for association in table.get("Associations", ())]
     own = [table for association, table in associations if association.get("SubnetId") == subnet]
     main = [table for association, table in associations if association.get("Main")]
-    for route in (own or main or [{"Routes": ()}])[0].get("Routes", ()):
+    return (own or main or [{}])[0]
+
+
+def _default_route(table: Mapping[str, Any]) -> str:
+    """Where 0.0.0.0/0 leads by a route table."""
+    for route in table.get("Routes", ()):
         if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State", "active") == "active":
             targets = (
                 "GatewayId",
@@ -144,15 +155,30 @@ def security_groups(ec2: "EC2Client", ids: tuple[str, ...]) -> dict[str, str] | 
     return ask("ec2:DescribeSecurityGroups", described)
 
 
-def endpoints(ec2: "EC2Client", vpc_id: str) -> frozenset[str] | NotAsked:
-    """Names of the services that a VPC has endpoints for, such as sqs."""
+def endpoints(ec2: "EC2Client", vpc_id: str, route_tables: Set[str]) -> frozenset[str] | NotAsked:
+    """Names of the services, such as sqs and ecr.api, that are reached by a VPC's endpoints from subnets with these
+    route tables: by a gateway that all of them have, or an interface with private DNS."""
 
     def described() -> frozenset[str]:
         in_vpc = [{"Name": "vpc-id", "Values": [vpc_id]}]
         found = ec2.describe_vpc_endpoints(Filters=in_vpc)["VpcEndpoints"]  # type: ignore[arg-type]
-        return frozenset(endpoint["ServiceName"].rpartition(".")[2] for endpoint in found)
+        return frozenset(_service(endpoint) for endpoint in found if _serves(endpoint, route_tables))
 
     return ask("ec2:DescribeVpcEndpoints", described)
+
+
+def _service(endpoint: Mapping[str, Any]) -> str:
+    """What comes after the region in com.amazonaws.REGION.ecr.api; a global service's name has none."""
+    name = str(endpoint["ServiceName"])
+    return name.partition(".amazonaws.")[2].partition(".")[2] or name.rpartition(".")[2]
+
+
+def _serves(endpoint: Mapping[str, Any], route_tables: Set[str]) -> bool:
+    if str(endpoint.get("State", "")).lower() != "available":
+        return False
+    if endpoint.get("VpcEndpointType") == "Gateway":
+        return route_tables <= {*endpoint.get("RouteTableIds", ())}
+    return bool(endpoint.get("PrivateDnsEnabled", True))
 
 
 def concurrency(lambda_client: Any) -> int | NotAsked:

@@ -24,6 +24,7 @@ from spotwright.workflows.install.preflight.facts import (
     ClusterDescription,
     Facts,
     NotAsked,
+    Subnet,
     Target,
     Workloads,
 )
@@ -40,6 +41,7 @@ def gather_facts(target: Target) -> Facts:
     cluster = readiness.describe(eks, target.name)
     is_known = isinstance(cluster, ClusterDescription)
     arns = _role_arns(target)
+    subnets = preflight.subnets(ec2, target.subnet_ids, target.vpc_id) if target.vpc_id else {}
     image_builder = _image_builder()
     workloads, volume = _in_cluster(eks, target) if is_known else (_UNKNOWN, _UNKNOWN)
     return Facts(
@@ -50,9 +52,9 @@ def gather_facts(target: Target) -> Facts:
         addons=readiness.described_addons(eks, target.name) if is_known else _UNKNOWN,
         workloads=workloads,
         unserved_volume=volume,
-        subnets=preflight.subnets(ec2, target.subnet_ids, target.vpc_id) if target.vpc_id else {},
+        subnets=subnets,
         security_groups=preflight.security_groups(ec2, target.security_group_ids) if target.vpc_id else {},
-        endpoints=preflight.endpoints(ec2, target.vpc_id) if target.vpc_id else frozenset(),
+        endpoints=_endpoints(ec2, target, subnets) if target.vpc_id else frozenset(),
         concurrency=preflight.concurrency(clients.client("lambda", region=region)),
         has_spot_role=preflight.spot_role_exists(iam),
         boundary=_boundary(iam, target, arns),
@@ -61,6 +63,14 @@ def gather_facts(target: Target) -> Facts:
         image_builder_failure=why_it_builds_nothing(image_builder) if not target.forwarder_image else "",
         key=preflight.kms_key(clients.client("kms", region=region), target.kms_key_arn) if target.kms_key_arn else None,
     )
+
+
+def _endpoints(ec2: Any, target: Target, subnets: Mapping[str, Subnet] | NotAsked) -> frozenset[str] | NotAsked:
+    """Those that subnets without a way to the internet depend on."""
+    if isinstance(subnets, NotAsked):
+        return subnets
+    closed = {subnet.route_table for subnet in subnets.values() if not subnet.default_route}
+    return preflight.endpoints(ec2, target.vpc_id, closed)
 
 
 def _image_builder() -> str:

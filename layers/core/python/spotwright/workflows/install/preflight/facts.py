@@ -100,10 +100,12 @@ class KmsKey(msgspec.Struct, frozen=True):
 
 
 class Subnet(msgspec.Struct, frozen=True):
-    """A subnet. ``default_route``: the first part of the id that 0.0.0.0/0 leads to (nat, igw), "" = nowhere."""
+    """A subnet. ``default_route``: the first part of the id that 0.0.0.0/0 leads to (nat, igw), "" = nowhere;
+    ``route_table``: its id."""
 
     vpc_id: str
     default_route: str = ""
+    route_table: str = ""
 
 
 class Workloads(msgspec.Struct, frozen=True):

@@ -7,7 +7,9 @@ from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, 
 
 # Without a way to the internet the functions need these endpoints in their VPC; pricing, iam and arc-zonal-shift have
 # none in most regions, what depends on them is in docs/networking.md.
-NEEDED_ENDPOINTS: Final = ("dynamodb", "ec2", "eks", "s3", "sqs", "sts")
+NEEDED_ENDPOINTS: Final = ("dynamodb", "ec2", "eks", "s3", "sqs", "ssm", "sts")
+# Nodes without a way there need these besides: for images, and for the credentials of the forwarder's pod.
+_OF_NODES: Final = ("ecr.api", "ecr.dkr", "eks-auth")
 _ANYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
 
 
@@ -82,7 +84,8 @@ def _check_way_out(target: Target, facts: Facts, cluster: ClusterDescription) ->
     if missing:
         return Problem(
             f"{closed[0]} has no way to the internet, and {target.vpc_id} lacks VPC endpoints for"
-            f" {', '.join(missing)}: add a NAT gateway or these endpoints (docs/networking.md)"
+            f" {', '.join(missing)}: add a NAT gateway or these endpoints, gateways to the subnets' route tables and"
+            " interfaces with private DNS (docs/networking.md)"
         )
     # Few regions have an endpoint of IAM; who made it has a way to what ISOLATED_VPC does without.
     if not target.is_isolated and "iam" not in facts.endpoints:
@@ -90,6 +93,12 @@ def _check_way_out(target: Target, facts: Facts, cluster: ClusterDescription) ->
             f"{closed[0]} has no way to the internet, and so none to IAM and the Price List: set ISOLATED_VPC to true"
             f" in the settings of {target.name} in cdk.json, and name an instanceProfile in each EC2NodeClass"
             " (docs/networking.md)"
+        )
+    if lacking := [name for name in _OF_NODES if name not in facts.endpoints]:
+        return NotChecked(
+            f"nodes in subnets without a way to the internet pull no images and give the forwarder no credentials where"
+            f" {target.vpc_id} lacks VPC endpoints for {', '.join(lacking)}, as it does: add these endpoints, or a way"
+            " to the internet for the nodes (docs/networking.md)"
         )
     return _in_place(target, cluster, "VPC endpoints")
 
