@@ -44,11 +44,11 @@ FORWARDER_SETTINGS = ("BATCH_IDLE_DURATION", "BATCH_MAX_DURATION")
 #: for the clusters. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 MAX_CLUSTERS = 10
 _CLUSTERS_BYTES = 3096
-_LONGEST_ROLE_ARN = "arn:aws:iam::123456789012:role/" + 64 * "r"
 
 #: A managed policy may have 6,144 characters: what `install` may do for a cluster has this many besides the cluster's
-#: name, which is there ten times, and besides the node roles. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
-_RIGHTS_CHARACTERS = 6144 - 2700
+#: name, which is there eleven times, the path of its own role, three times, and the node roles.
+#: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html
+_RIGHTS_CHARACTERS = 6144 - 2830
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,13 @@ def parse_config(context: object, architecture: object = None) -> Config:
     reach into an object. Raises ConfigError.
     """
     fields = Fields(_decoded(context), "spotwright")
+    role_path = fields.text("rolePath", r"/([\x21-\x7e]{1,510}/)?", "an IAM path that starts and ends with /", "/")
     config = Config(
         cell=fields.text("cell", r"[a-z][a-z0-9-]{0,19}", "a lower-case word of up to 20 letters", "main"),
-        clusters=_clusters(fields),
+        clusters=_clusters(fields, role_path),
         architecture=fields.choice("architecture", ARCHITECTURES, "arm64"),
         permissions_boundary=fields.optional_text("permissionsBoundary", _POLICY, "a policy's ARN or name"),
-        role_path=fields.text("rolePath", r"/([\x21-\x7e]+/)?", "an IAM path that starts and ends with /", "/"),
+        role_path=role_path,
         tags=fields.text_map("tags", r"(?!aws:).{1,128}", "tag keys that do not start with aws:"),
         log_level=fields.choice("logLevel", LOG_LEVELS, "INFO"),
         log_retention_days=fields.choice("logRetentionDays", RETENTION_DAYS, 30),
@@ -198,14 +199,17 @@ def _decoded(context: object) -> object:
         raise ConfigError(f"spotwright: got {show(context)}, allowed: a JSON object ({error})") from error
 
 
-def _clusters(fields: Fields) -> tuple[Cluster, ...]:
-    clusters = tuple(_cluster(cluster) for cluster in fields.nested_list("clusters", MAX_CLUSTERS))
+def _clusters(fields: Fields, role_path: str) -> tuple[Cluster, ...]:
+    clusters = tuple(_cluster(cluster, role_path) for cluster in fields.nested_list("clusters", MAX_CLUSTERS))
     names = [cluster.name for cluster in clusters]
     if len(set(names)) < len(names):
         raise fields.refusal("clusters", names, "each name once")
-    environment = {cluster.name: {"r": 2 * _LONGEST_ROLE_ARN + 30 * "k", **cluster.environment} for cluster in clusters}
+    longest_role_arn = f"arn:aws:iam::123456789012:role{role_path}" + 64 * "r"
+    environment = {cluster.name: {"r": 2 * longest_role_arn + 30 * "k", **cluster.environment} for cluster in clusters}
     if len(json.dumps(environment, separators=(",", ":"))) > _CLUSTERS_BYTES:
-        allowed = "names, node roles and settings that fit into a function's environment (4 KB); else two cells"
+        allowed = (
+            "names, node roles, settings and a rolePath that fit into a function's environment (4 KB); else two cells"
+        )
         raise fields.refusal("clusters", names, allowed)
     if len({cluster.network for cluster in clusters}) > 1:
         allowed = "the same vpc for every cluster of a cell, or none (another VPC is another cell)"
@@ -213,7 +217,7 @@ def _clusters(fields: Fields) -> tuple[Cluster, ...]:
     return clusters
 
 
-def _cluster(fields: Fields) -> Cluster:
+def _cluster(fields: Fields, role_path: str) -> Cluster:
     with_entry = fields.texts("nodeRolesWithAccessEntry", NODE_ROLE, "names from nodeRoles")
     windows = fields.texts("windowsNodeRoles", NODE_ROLE, "names from nodeRoles")
     cluster = Cluster(
@@ -233,8 +237,9 @@ def _cluster(fields: Fields) -> Cluster:
     fields.refuse_unknown_keys(dict.fromkeys(KEYS_OF_CELLS, "beside clusters, not into one of them"))
     if not cluster.forwarder_image and not cluster.forwarder_architecture:
         cluster = replace(cluster, forwarder_architecture=NODE_ARCHITECTURES[0])
-    if _rights_characters(cluster) > _RIGHTS_CHARACTERS:
-        raise fields.refusal("nodeRoles", list(cluster.node_roles), "roles whose names fit into a policy of IAM")
+    if _rights_characters(cluster, role_path) > _RIGHTS_CHARACTERS:
+        allowed = "roles whose names fit into a policy of IAM, beside those of the cluster and of rolePath"
+        raise fields.refusal("nodeRoles", list(cluster.node_roles), allowed)
     if not set(windows) <= set(cluster.node_roles):
         raise fields.refusal("windowsNodeRoles", list(windows), "names from nodeRoles")
     if not set(with_entry) <= set(cluster.node_roles):
@@ -242,17 +247,14 @@ def _cluster(fields: Fields) -> Cluster:
     return cluster
 
 
-def _rights_characters(cluster: Cluster) -> int:
-    """How much of a policy the cluster's name and node roles take: each role twice, its access entry with and without
-    its path."""
-    roles = [(len(role), role.rpartition("/")) for role in cluster.node_roles]
-    arns = sum(2 * (45 + length) for length, _ in roles)
-    entries = sum(
-        100 + len(cluster.name) + length
-        for _, (path, _, name) in roles
-        for length in {len(name), len(path) + len(name) + bool(path)}
-    )
-    return arns + entries + 10 * len(cluster.name)
+def _rights_characters(cluster: Cluster, role_path: str) -> int:
+    """How much of a policy the names take: the ARN of each node role twice, its access entry with and without its path.
+    Partition and region are as long as any.
+    """
+    arns = sum(2 * (41 + len(role)) for role in cluster.node_roles)
+    names = {name for role in cluster.node_roles for name in (role, role.rpartition("/")[2])}
+    entries = sum(84 + len(cluster.name) + len(name) for name in names)
+    return arns + entries + 11 * len(cluster.name) + 3 * len(role_path)
 
 
 def _settings(fields: Fields) -> dict[str, str]:

@@ -46,6 +46,7 @@ def one(**fields: Any) -> dict[str, Any]:
         (context(decisionRetentionDays=0), "spotwright.decisionRetentionDays", "0", "from 1 to 3650"),
         (context(logLevel="debug"), "spotwright.logLevel", "'debug'", "DEBUG, INFO"),
         (context(rolePath="x"), "spotwright.rolePath", "'x'", "starts and ends with /"),
+        (context(rolePath=f"/{'p' * 511}/"), "spotwright.rolePath", "'/ppp", "starts and ends with /"),
         (context(kmsKeyArn="alias/x"), "spotwright.kmsKeyArn", "'alias/x'", "not an alias"),
         (context(permissionsBoundary="a b"), "spotwright.permissionsBoundary", "'a b'", "ARN or name"),
         (context(alarmTopicArn="me"), "spotwright.alarmTopicArn", "'me'", "an SNS topic's ARN"),

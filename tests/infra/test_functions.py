@@ -5,6 +5,7 @@ import json
 import pytest
 
 from infra.config import MAX_CLUSTERS
+from infra.fields import ConfigError
 from layers.core import authorities
 from spotwright.settings import environment
 from tests.infra.conftest import ROOT, cluster, synthesise
@@ -90,21 +91,25 @@ def test_functions_join_the_cells_network(full: Template, plain: Template) -> No
         assert "NetworkInterfaces" in {statement.sid for statement in full.statements(full.role_id(name))}
 
 
-def test_a_full_cell_fits_into_a_functions_environment() -> None:
-    """Ten clusters with ARNs and URLs as long as CloudFormation makes them."""
-    names = [f"cluster-{number:02}" for number in range(MAX_CLUSTERS)]
-    template = synthesise({"cell": "production", "clusters": [cluster(name) for name in names]})
+@pytest.mark.parametrize(("role_path", "most"), [("/", MAX_CLUSTERS), (f"/{'p' * 510}/", 2)])
+def test_a_full_cell_fits_into_a_functions_environment(role_path: str, most: int) -> None:
+    """Clusters with ARNs and URLs as long as CloudFormation makes them; one more is refused."""
+    clusters = [cluster(f"cluster-{number:02}") for number in range(most + 1)]
+    with pytest.raises(ConfigError, match=r"clusters: got .*(4 KB|1 to 10)"):
+        synthesise({"cell": "production", "rolePath": role_path, "clusters": clusters})
+    template = synthesise({"cell": "production", "rolePath": role_path, "clusters": clusters[:most]})
     for name in TIMEOUTS:
         variables = template.function(name)["Environment"]["Variables"]
-        assert sum(len(key) + len(_deployed(key, value)) for key, value in variables.items()) < ENVIRONMENT_BYTES
+        deployed = (len(key) + len(_deployed(key, value, role_path)) for key, value in variables.items())
+        assert sum(deployed) < ENVIRONMENT_BYTES
 
 
-def _deployed(key: str, value: str) -> str:
+def _deployed(key: str, value: str, role_path: str) -> str:
     """A variable with its references as long as what they become."""
     if key.endswith("_QUEUE_URL"):
         return "https://sqs.ap-northeast-2.amazonaws.com/123456789012/" + "q" * 60
     if key != "SPOTWRIGHT_CLUSTERS":
         return "x" * 63 if value.startswith("<") else value
-    role = "arn:aws:iam::123456789012:role/" + "r" * 64
+    role = f"arn:aws:iam::123456789012:role{role_path}" + "r" * 64
     clusters = {name: {**each, "readRoleArn": role, "actRoleArn": role} for name, each in json.loads(value).items()}
     return json.dumps(clusters, separators=(",", ":"))

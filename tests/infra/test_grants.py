@@ -326,18 +326,21 @@ def test_policies_fit_and_sids_are_sound(full: Template) -> None:
             assert len(json.dumps(policy["PolicyDocument"], separators=(",", ":"))) < characters
 
 
-def _with_node_roles(number: int) -> Template:
+def _with_node_roles(number: int, role_path: str) -> Template:
     """One cluster with this many node roles; all names are long."""
     names = [f"{each:02}-{'r' * 29}/{'n' * 31}" for each in range(number)]
     named = conftest.cluster("c" * 60, nodeRoles=names)
-    return conftest.synthesise({"cell": "production", "rolePath": "/platform/", "clusters": [named]})
+    return conftest.synthesise({"cell": "production", "rolePath": role_path, "clusters": [named]})
 
 
-def test_what_install_may_do_for_a_cluster_fits_with_as_many_node_roles_as_are_allowed() -> None:
+@pytest.mark.parametrize(("role_path", "most"), [("/platform/", 5), (f"/{'p' * 510}/", 2)])
+def test_what_install_may_do_for_a_cluster_fits_with_as_many_node_roles_as_are_allowed(
+    role_path: str, most: int
+) -> None:
     """References as long as what AWS makes of them; one more role is refused."""
     with pytest.raises(ConfigError, match=r"nodeRoles: got .* fit into a policy"):
-        _with_node_roles(5)
-    template = _with_node_roles(4)
+        _with_node_roles(most + 1, role_path)
+    template = _with_node_roles(most, role_path)
     (policy,) = (each for id, each in template.of("AWS::IAM::ManagedPolicy").items() if id.startswith("InstallRights"))
     text = json.dumps(policy["PolicyDocument"], separators=(",", ":"))
     role = template.role_id("install")
@@ -345,7 +348,7 @@ def test_what_install_may_do_for_a_cluster_fits_with_as_many_node_roles_as_are_a
         "<AWS::Partition>": "aws-us-gov",
         "<AWS::Region>": "ap-northeast-2",
         "<AWS::AccountId>": "1" * 12,
-        f"<{role}.Arn>": f"arn:aws-us-gov:iam::111111111111:role/platform/{'i' * 64}",
+        f"<{role}.Arn>": f"arn:aws-us-gov:iam::111111111111:role{role_path}{'i' * 64}",
         f"<{role}>": "i" * 64,
     }.items():
         text = text.replace(reference, value)
