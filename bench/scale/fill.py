@@ -49,7 +49,8 @@ class Filler:
         for name in NAMESPACES:
             self._create("/api/v1/namespaces", {"metadata": {"name": name}})
             accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
-            self._create(accounts, {"metadata": {"name": "default"}})
+            # kube-controller-manager makes them as well.
+            self._create(accounts, {"metadata": {"name": "default"}}, may_exist=True)
 
     def _create_node(self, number: int) -> None:
         node = new_node(number)
@@ -62,7 +63,7 @@ class Filler:
         self._create(pod_path(number).rpartition("/")[0], pod)
         self._apis.api.patch(f"{pod_path(number)}/status", {"status": status})
 
-    def _create(self, path: str, value: Object) -> None:
+    def _create(self, path: str, value: Object, *, may_exist: bool = False) -> None:
         """Try again while a busy API server gives no answer; what an attempt without answer created is there."""
         for attempt in range(ATTEMPTS):
             try:
@@ -71,7 +72,7 @@ class Filler:
                 if attempt == ATTEMPTS - 1:
                     raise
             except ApiError as error:
-                if error.reason != "AlreadyExists" or not attempt:
+                if error.reason != "AlreadyExists" or not (attempt or may_exist):
                     raise
                 return
             else:
