@@ -453,8 +453,9 @@ def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world:
         other_pod.key: "00000000-0000-0000-0000-000000000000",
         "default/nobody": "x",
     }
-    assert world.port.nominate("planned", wanted) == frozenset()
-    assert world.port.nominate("planned", {}) == frozenset()
+    for again in (False, True):
+        assert world.port.nominate("planned", wanted, again=again) == frozenset()
+        assert world.port.nominate("planned", {}, again=again) == frozenset()
     assert (
         world.current_pod(bound.metadata.name).nominated_node_name
         == world.current_pod(other_pod.metadata.name).nominated_node_name

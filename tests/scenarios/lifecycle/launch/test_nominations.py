@@ -85,6 +85,32 @@ def test_a_node_takes_no_pod_before_it_is_ready_and_its_pods_are_nominated(world
     assert actions[:2] == ["nominate", "set_taints"]
 
 
+def test_the_write_that_opens_a_node_labels_it_as_initialized(world: World) -> None:
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    done = len(world.effects.log)
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    (node,) = world.cluster.nodes()
+    assert node.metadata.labels[labels.INITIALIZED] == "true"
+    assert not is_held(node)
+    written = [effect.action for effect in world.effects.log[done:] if effect.subject == node.name]
+    assert [action for action in written if action in ("set_taints", "patch_metadata")] == ["set_taints"]
+
+
+def test_a_node_that_opens_before_it_is_initialized_is_labeled_later(world: World) -> None:
+    """What registers a resource may be a pod, which needs an open node."""
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    (node,) = world.cluster.nodes()
+    without = {name: size for name, size in node.allocatable.items() if name != "memory"}
+    world.cluster.update("nodes", node.name, allocatable=without)
+    assert world.run(60, until=lambda: not is_held(world.cluster.nodes()[0]))
+    assert labels.INITIALIZED not in world.cluster.nodes()[0].metadata.labels
+    world.cluster.update("nodes", node.name, allocatable=node.allocatable)
+    assert world.run(60, until=lambda: labels.INITIALIZED in world.cluster.nodes()[0].metadata.labels)
+    assert world.claims()[0].is_condition_true("Initialized")
+
+
 def test_pods_on_their_way_are_not_planned_again(world: World) -> None:
     batch(world)
     world.run(10)

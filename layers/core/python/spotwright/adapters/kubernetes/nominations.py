@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 from spotwright.adapters.kubernetes.transport import JSON_PATCH, JsonObject, Transport
 from spotwright.errors import InvalidRequest, NotFound
@@ -13,23 +13,33 @@ _IS_UNBOUND: Final[JsonObject] = {"op": "test", "path": "/spec/nodeName", "value
 _FIELD: Final = "/status/nominatedNodeName"
 
 
+class _Nomination(NamedTuple):
+    """For which node a pod is nominated; ``is_open``: it is neither nominated nor bound."""
+
+    node: str = ""
+    is_open: bool = False
+
+
 def nominate(api: Transport, node: str, pods: Mapping[str, str], *, again: bool) -> frozenset[str]:
     """Nominate unbound pods (key → uid) without another nomination; the keys of those nominated for ``node`` now.
 
-    ``again``: most are expected to be nominated, and are read first.
+    ``again``: most are expected to be nominated or bound, and are read first.
     """
 
-    def is_nominated(key: str) -> bool:
-        return _is_nominated(api, key, pods[key], node)
+    def read(key: str) -> _Nomination:
+        return _read_nomination(api, key, pods[key])
 
-    nominated = frozenset(key for key, found in _of_pods(is_nominated, pods) if found) if again else frozenset[str]()
+    before = dict(_of_pods(read, pods)) if again else {}
+    # Without ``again`` every pod is patched, and read only where its tests do not hold.
+    is_open = {key: uid for key, uid in pods.items() if before.get(key, _Nomination(is_open=True)).is_open}
     changes: list[JsonObject] = [
         _IS_UNBOUND,
         {"op": "test", "path": _FIELD, "value": None},
         {"op": "add", "path": _FIELD, "value": node},
     ]
-    patched = _patch_pods(api, {key: uid for key, uid in pods.items() if key not in nominated}, changes)
-    return nominated | {key for key, is_changed in patched if is_changed or (not again and is_nominated(key))}
+    patched = _patch_pods(api, is_open, changes)
+    nominated = {key for key, nomination in before.items() if nomination.node == node}
+    return frozenset(nominated | {key for key, is_set in patched if is_set or (not again and read(key).node == node)})
 
 
 def clear_nominations(api: Transport, node: str, pods: Mapping[str, str]) -> None:
@@ -47,7 +57,7 @@ def _patch_pods(api: Transport, pods: Mapping[str, str], changes: list[JsonObjec
     return _of_pods(lambda key: _patch_pod(api, key, pods[key], changes), pods)
 
 
-def _of_pods(call: Callable[[str], bool], pods: Mapping[str, str]) -> list[tuple[str, bool]]:
+def _of_pods[T](call: Callable[[str], T], pods: Mapping[str, str]) -> list[tuple[str, T]]:
     """What ``call`` answers for every pod (key → uid), in parallel."""
     if not pods:
         return []
@@ -65,14 +75,16 @@ def _patch_pod(api: Transport, key: str, uid: str, changes: list[JsonObject]) ->
     return True
 
 
-def _is_nominated(api: Transport, key: str, uid: str, node: str) -> bool:
+def _read_nomination(api: Transport, key: str, uid: str) -> _Nomination:
+    """That of a pod with this uid which is not bound."""
     try:
         pod = api.call("GET", _pod_path(key))
     except NotFound:
-        return False
+        return _Nomination()
     if pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName"):
-        return False
-    return bool((pod.get("status") or {}).get("nominatedNodeName") == node)
+        return _Nomination()
+    node = (pod.get("status") or {}).get("nominatedNodeName") or ""
+    return _Nomination(node=node, is_open=not node)
 
 
 def _pod_path(key: str) -> str:

@@ -298,7 +298,8 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
     node = nominations.release_node(ports, claim, node, now)
     step_result = initialize(claim, node)
     if step_result.log is not None and node is not None:
-        ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
+        if node.metadata.labels.get(labels.INITIALIZED) != "true":
+            ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
         step_result = _with_consistency(claim, node, step_result)
     claim = _write(ports, claim, step_result, now)
     if step_result.log is None:

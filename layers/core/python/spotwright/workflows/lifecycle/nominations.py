@@ -13,6 +13,7 @@ import msgspec
 
 from spotwright.decisions.decision import Decision
 from spotwright.errors import ApiError
+from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import NodeUpdate
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -54,7 +55,8 @@ def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdat
 def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> Node | None:
     """Nominate the pods of a held node and remove the taint once it is Ready; the node as it is afterwards.
 
-    Initialized is not waited for: a missing resource may be registered by a device plugin, which is a pod.
+    Initialized is not waited for: a missing resource may be registered by a device plugin, which is a pod. A node that
+    is initialized without the taint is labeled by the same write.
     """
     if node is None or HELD_TAINT not in node.taints:
         return node
@@ -63,7 +65,10 @@ def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now
     complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
     if complete:
         _nominate(ports, claim, node, now)
-    released = ports.cluster.set_taints(node, tuple(taint for taint in node.taints if taint != HELD_TAINT))
+    taints = tuple(taint for taint in node.taints if taint != HELD_TAINT)
+    is_initialized = initialize(claim, msgspec.structs.replace(node, taints=taints)).log is not None
+    metadata = {"labels": {labels.INITIALIZED: "true"}} if is_initialized else {}
+    released = ports.cluster.set_taints(node, taints, metadata=metadata)
     if complete:
         _nominate(ports, claim, node, now, again=True)
     return released

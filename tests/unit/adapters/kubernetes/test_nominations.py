@@ -1,0 +1,49 @@
+"""Nominating pods again: what a read shows to be settled is not written."""
+
+from typing import Any, cast
+
+from spotwright.adapters.kubernetes.nominations import nominate
+from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.errors import NotFound
+
+NODE = "planned"
+
+
+class FakeTransport:
+    """Pods by name, as the API server shows them; keeps what was called."""
+
+    def __init__(self, pods: dict[str, dict[str, Any]]) -> None:
+        self._pods = pods
+        self.calls: list[str] = []
+
+    def call(self, method: str, path: str, **_: Any) -> dict[str, Any]:
+        name = path.removesuffix("/status").rpartition("/")[2]
+        self.calls.append(f"{method} {name}")
+        if name not in self._pods:
+            raise NotFound(f"pods {name} not found", code="NotFound")
+        return self._pods[name]
+
+
+def shown(uid: str, *, node: str = "", nominated: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {"uid": uid},
+        "spec": {"nodeName": node} if node else {},
+        "status": {"nominatedNodeName": nominated} if nominated else {},
+    }
+
+
+def test_only_pods_that_are_neither_nominated_nor_bound_are_written_again() -> None:
+    pods = {
+        "bound": shown("1", node=NODE),
+        "nominated": shown("2", nominated=NODE),
+        "elsewhere": shown("3", nominated="other"),
+        "made-anew": shown("another"),
+        "cleared": shown("5"),
+    }
+    transport = FakeTransport(pods)
+    names = ("bound", "nominated", "elsewhere", "made-anew", "cleared", "gone")
+    wanted = {f"default/{name}": str(number) for number, name in enumerate(names, start=1)}
+    found = nominate(cast("Transport", transport), NODE, wanted, again=True)
+    assert found == {"default/nominated", "default/cleared"}
+    assert [call for call in transport.calls if call.startswith("PATCH")] == ["PATCH cleared"]
+    assert sorted(call for call in transport.calls if call.startswith("GET")) == sorted(f"GET {name}" for name in names)
