@@ -48,6 +48,7 @@ def test_a_cluster_says_what_the_checks_look_at(aws: LocalAws) -> None:
     assert cluster.vpc_id.startswith("vpc-")
     assert cluster.subnet_ids
     assert not cluster.is_auto_mode
+    assert preflight.admitted(client(aws, "ec2"), cluster.security_groups) == frozenset(cluster.security_groups)
     assert readiness.describe(eks, "nobody") is None
     names = readiness.cluster_names(eks)
     assert not isinstance(names, NotAsked)
@@ -122,6 +123,14 @@ def test_the_network_of_the_functions(aws: LocalAws) -> None:
     assert main.startswith("rtb-")
     group = ec2.create_security_group(VpcId=vpc, GroupName="functions", Description="x")["GroupId"]
     assert preflight.security_groups(ec2, (group, "sg-0123456a")) == {group: vpc}
+    rules = [
+        {"IpProtocol": "tcp", "FromPort": 80, "ToPort": 80, "IpRanges": [{"CidrIp": "10.1.0.0/16"}]},
+        {"IpProtocol": "tcp", "FromPort": 400, "ToPort": 500, "IpRanges": [{"CidrIp": "10.2.0.0/16"}]},
+        {"IpProtocol": "udp", "FromPort": 443, "ToPort": 443, "IpRanges": [{"CidrIp": "10.3.0.0/16"}]},
+        {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]},
+    ]
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=rules)
+    assert preflight.admitted(ec2, (group,)) == frozenset({"10.2.0.0/16", group})
     names = f"com.amazonaws.{ec2.meta.region_name}"
     ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=f"{names}.s3", VpcEndpointType="Gateway", RouteTableIds=[table])
     for service, has_dns in (("ecr.api", True), ("sqs", False)):

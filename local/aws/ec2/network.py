@@ -42,11 +42,14 @@ class Networks:
     def _made(self, cluster: str) -> ClusterNetwork:
         vpc = self._backend.create_vpc(str(BLOCK))
         vpc.add_tags({"Name": cluster})
+        own = self._group(cluster, vpc.id, f"eks-cluster-sg-{cluster}", {"aws:eks:cluster-name": cluster})
+        # EKS lets the members of its group reach each other.
+        self._backend.authorize_security_group_ingress(own, "-1", None, None, [], source_groups=[{"GroupId": own}])
         return ClusterNetwork(
             vpc.id,
             self._subnets(cluster, vpc.id),
             self._group(cluster, vpc.id, f"{cluster}-node", {"karpenter.sh/discovery": cluster}),
-            self._group(cluster, vpc.id, f"eks-cluster-sg-{cluster}", {"aws:eks:cluster-name": cluster}),
+            own,
         )
 
     def _subnets(self, cluster: str, vpc_id: str) -> tuple[str, ...]:

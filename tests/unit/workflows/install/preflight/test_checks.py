@@ -28,7 +28,9 @@ IN_VPC = msgspec.structs.replace(TARGET, vpc_id="vpc-1", subnet_ids=("subnet-1",
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
 WITH_KEY = msgspec.structs.replace(TARGET, kms_key_arn=KEY)
 KEY_USERS = frozenset({"events.amazonaws.com", "logs.eu-west-1.amazonaws.com"})
-CLUSTER = ClusterDescription("ACTIVE", "1.35", "API", public_cidrs=("0.0.0.0/0",), vpc_id="vpc-1")
+CLUSTER = ClusterDescription(
+    "ACTIVE", "1.35", "API", public_cidrs=("0.0.0.0/0",), vpc_id="vpc-1", security_groups=("sg-eks",)
+)
 ROLE = Role(
     frozenset({"ec2.amazonaws.com"}), frozenset({"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"})
 )
@@ -126,6 +128,12 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
             cluster(public_cidrs=("198.51.100.0/24",)),
             "endpoint",
             ("198.51.100.0/24 alone", "no fixed addresses", "with the private endpoint turned on"),
+        ),
+        (
+            IN_VPC,
+            msgspec.structs.replace(cluster(has_private_endpoint=True), admitted=frozenset({"sg-eks"})),
+            "endpoint",
+            ("(sg-eks) lets those of the functions (sg-1) in", "--group-id sg-eks --protocol tcp --port 443"),
         ),
         (IN_VPC, facts(subnets={}), "network", ("subnet-1 does not exist in eu-west-1", "vpc in cdk.json")),
         (IN_VPC, facts(security_groups={"sg-1": "vpc-2"}), "network", ("sg-1 is in vpc-2, not in vpc-1",)),
@@ -392,6 +400,13 @@ def test_a_role_with_policies_of_its_own_may_be_allowed_what_is_needed() -> None
     own = Role(frozenset({"ec2.amazonaws.com"}), has_other_policies=True)
     (check,) = run_checks(TARGET, facts(roles={"nodes": own}), ("node-roles",))
     assert check.status is Status.NOT_CHECKED
+
+
+@pytest.mark.parametrize("source", ["sg-1", "10.0.0.0/8", "pl-0123"])
+def test_functions_are_let_in_by_their_group_or_perhaps_by_their_address(source: str) -> None:
+    seen = msgspec.structs.replace(cluster(has_private_endpoint=True), admitted=frozenset({"sg-eks", source}))
+    (check,) = run_checks(IN_VPC, seen, ("endpoint",))
+    assert check.status is Status.OK
 
 
 def test_a_private_endpoint_and_endpoints_of_the_vpc_are_enough_without_internet() -> None:

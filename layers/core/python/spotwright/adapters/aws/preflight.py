@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mypy_boto3_iam.client import IAMClient
 
 _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
+_HTTPS = 443
 # ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY, with a digest or a tag.
 _ECR_IMAGE = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+)(?:@(sha256:[0-9a-f]{64})|:([\w.-]+))?"
 
@@ -153,6 +154,27 @@ def security_groups(ec2: "EC2Client", ids: tuple[str, ...]) -> dict[str, str] | 
         return {group["GroupId"]: group["VpcId"] for group in found}
 
     return ask("ec2:DescribeSecurityGroups", described)
+
+
+def admitted(ec2: "EC2Client", groups: tuple[str, ...]) -> frozenset[str] | NotAsked:
+    """Whom any of these security groups lets in on port 443: other groups, addresses and prefix lists."""
+
+    def described() -> frozenset[str]:
+        names = [{"Name": "group-id", "Values": list(groups)}]
+        found = ec2.describe_security_groups(Filters=names)["SecurityGroups"]  # type: ignore[arg-type]
+        return frozenset(source for group in found for rule in group["IpPermissions"] for source in _sources(rule))
+
+    return ask("ec2:DescribeSecurityGroups", described)
+
+
+def _sources(rule: Mapping[str, Any]) -> Iterator[str]:
+    """Whom a rule is for, where it is for HTTPS; one for every protocol has no ports."""
+    ports = range(rule.get("FromPort", 0), rule.get("ToPort", 65535) + 1)
+    if rule["IpProtocol"] != "-1" and (rule["IpProtocol"] not in ("tcp", "6") or _HTTPS not in ports):
+        return
+    kinds = {"UserIdGroupPairs": "GroupId", "IpRanges": "CidrIp", "PrefixListIds": "PrefixListId"}
+    for kind, key in kinds.items():
+        yield from (str(source[key]) for source in rule.get(kind, ()) if source.get(key))
 
 
 def endpoints(ec2: "EC2Client", vpc_id: str, route_tables: Set[str]) -> frozenset[str] | NotAsked:

@@ -55,6 +55,7 @@ def gather_facts(target: Target) -> Facts:
         subnets=subnets,
         security_groups=preflight.security_groups(ec2, target.security_group_ids) if target.vpc_id else {},
         endpoints=_endpoints(ec2, target, subnets) if target.vpc_id else frozenset(),
+        admitted=_admitted(ec2, cluster) if target.vpc_id else NOT_ASKED,
         concurrency=preflight.concurrency(clients.client("lambda", region=region)),
         has_spot_role=preflight.spot_role_exists(iam),
         boundary=_boundary(iam, target, arns),
@@ -63,6 +64,12 @@ def gather_facts(target: Target) -> Facts:
         image_builder_failure=why_it_builds_nothing(image_builder) if not target.forwarder_image else "",
         key=preflight.kms_key(clients.client("kms", region=region), target.kms_key_arn) if target.kms_key_arn else None,
     )
+
+
+def _admitted(ec2: Any, cluster: ClusterDescription | None | NotAsked) -> frozenset[str] | NotAsked:
+    if not isinstance(cluster, ClusterDescription) or not cluster.security_groups:
+        return _UNKNOWN
+    return preflight.admitted(ec2, cluster.security_groups)
 
 
 def _endpoints(ec2: Any, target: Target, subnets: Mapping[str, Subnet] | NotAsked) -> frozenset[str] | NotAsked:

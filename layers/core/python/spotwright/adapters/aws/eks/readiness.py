@@ -28,7 +28,9 @@ def _description(cluster: Mapping[str, Any]) -> ClusterDescription:
         public_cidrs=tuple(network.get("publicAccessCidrs") or ()),
         vpc_id=network.get("vpcId", ""),
         subnet_ids=tuple(network.get("subnetIds") or ()),
-        cluster_security_group=network.get("clusterSecurityGroupId", ""),
+        security_groups=tuple(
+            filter(None, (network.get("clusterSecurityGroupId"), *(network.get("securityGroupIds") or ())))
+        ),
         is_auto_mode=bool((cluster.get("computeConfig") or {}).get("enabled")),
     )
 

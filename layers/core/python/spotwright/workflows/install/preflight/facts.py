@@ -50,7 +50,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class ClusterDescription(msgspec.Struct, frozen=True):
-    """What EKS says of a cluster. ``public_cidrs``: from where its public endpoint may be reached."""
+    """What EKS says of a cluster. ``public_cidrs``: from where its public endpoint may be reached;
+    ``security_groups``: those of its private endpoint, EKS's own first."""
 
     status: str
     version: str
@@ -60,7 +61,7 @@ class ClusterDescription(msgspec.Struct, frozen=True):
     public_cidrs: tuple[str, ...] = ()
     vpc_id: str = ""
     subnet_ids: tuple[str, ...] = ()
-    cluster_security_group: str = ""
+    security_groups: tuple[str, ...] = ()
     is_auto_mode: bool = False
 
 
@@ -121,10 +122,11 @@ class Workloads(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """``cluster`` None = EKS has no such cluster in the region, ``key`` None = KMS has no such key there; of a role
     None = IAM has no such role, of an access entry None = the role has none. ``subnets`` and ``security_groups`` (id to
-    VPC) lack what EC2 does not know. ``boundary``: the policy's document, None = IAM has no such policy.
-    ``has_image``: whether the registry has the image that cdk.json names. ``image_builder``: what builds images on this
-    machine, "" = nothing does; ``image_builder_failure``: why it builds none. ``unserved_volume``: a
-    PersistentVolumeClaim of EBS in a cluster without EBS's driver, "" = there is none."""
+    VPC) lack what EC2 does not know. ``admitted``: the groups and addresses that the API server's security groups let
+    in. ``boundary``: the policy's document, None = IAM has no such policy. ``has_image``: whether the registry has the
+    image that cdk.json names. ``image_builder``: what builds images on this machine, "" = nothing does;
+    ``image_builder_failure``: why it builds none. ``unserved_volume``: a PersistentVolumeClaim of EBS in a cluster
+    without EBS's driver, "" = there is none."""
 
     cluster: ClusterDescription | None | NotAsked = NOT_ASKED
     other_clusters: tuple[str, ...] | NotAsked = NOT_ASKED
@@ -136,6 +138,7 @@ class Facts(msgspec.Struct, frozen=True):
     subnets: Mapping[str, Subnet] | NotAsked = NOT_ASKED
     security_groups: Mapping[str, str] | NotAsked = NOT_ASKED
     endpoints: frozenset[str] | NotAsked = NOT_ASKED
+    admitted: frozenset[str] | NotAsked = NOT_ASKED
     concurrency: int | NotAsked = NOT_ASKED
     has_spot_role: bool | NotAsked = NOT_ASKED
     boundary: Mapping[str, Any] | None | NotAsked = NOT_ASKED

@@ -13,10 +13,16 @@ _OF_NODES: Final = ("ecr.api", "ecr.dkr", "eks-auth")
 _ANYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
 
 
-def check_endpoint(target: Target, _facts: Facts, cluster: ClusterDescription) -> Verdict:
+def check_endpoint(target: Target, facts: Facts, cluster: ClusterDescription) -> Verdict:
     is_open = cluster.has_public_endpoint and (not cluster.public_cidrs or bool(_ANYWHERE & {*cluster.public_cidrs}))
     if not target.vpc_id:
         return _reached_from_outside(target, cluster, is_open=is_open)
+    if cluster.has_private_endpoint and not _are_admitted(target, facts):
+        return Problem(
+            f"no security group of the API server ({', '.join(cluster.security_groups)}) lets those of the functions"
+            f" ({', '.join(target.security_group_ids)}) in: aws ec2 authorize-security-group-ingress --group-id"
+            f" {cluster.security_groups[0]} --protocol tcp --port 443 --source-group {target.security_group_ids[0]}"
+        )
     if cluster.has_private_endpoint:
         return Works(f"the functions reach the private endpoint from {target.vpc_id}")
     if is_open:
@@ -26,6 +32,13 @@ def check_endpoint(target: Target, _facts: Facts, cluster: ClusterDescription) -
         f" {target.vpc_id} must be among these, or turn the private endpoint on (aws eks update-cluster-config --name"
         f" {target.name} --resources-vpc-config endpointPrivateAccess=true)"
     )
+
+
+def _are_admitted(target: Target, facts: Facts) -> bool:
+    """Whether the API server lets the functions in. Rules for addresses may be for theirs, and count."""
+    if isinstance(facts.admitted, NotAsked):
+        return True
+    return any(source in target.security_group_ids or not source.startswith("sg-") for source in facts.admitted)
 
 
 def _reached_from_outside(target: Target, cluster: ClusterDescription, *, is_open: bool) -> Verdict:
