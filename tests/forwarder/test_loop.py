@@ -259,6 +259,43 @@ def test_a_node_that_is_drained_is_looked_at_when_its_pods_have_ended_and_the_sh
     assert [at - begin for at, _ in scene.sent] == pytest.approx([SHORTEST_DRAIN_SECONDS, 10], abs=0.5)
 
 
+CLOSED = decoded("Node", objects.node(taints=(DISRUPTED,)))
+BOUND = decoded("Pod", objects.pod(node="n"))
+
+
+def test_a_forwarder_that_starts_in_the_middle_of_a_drain_rings_for_the_end_of_its_pods() -> None:
+    scene = Scene().start(Node=CLOSED, Pod=BOUND)
+    scene.pass_time(20)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Pod", "uid-p", None))
+    scene.pass_time(9, step=0.1)
+    assert set(scene.rang()) == {NODE}
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.5)
+
+
+def test_pods_of_a_drained_node_that_ended_unseen_ring_when_they_are_listed_again() -> None:
+    scene = Scene().start(Node=CLOSED, Pod=BOUND)
+    scene.pass_time(20)
+    scene.sent.clear()
+    scene.tell(*listed("Pod"))
+    scene.pass_time(2)
+    assert scene.rang() == [NODE]
+
+
+def test_a_node_whose_taint_was_taken_back_rings_for_the_pods_that_come_to_it() -> None:
+    scene = Scene().start(Node=CLOSED)
+    scene.tell(change("Pod", "uid-p", BOUND))
+    scene.pass_time(20)
+    assert scene.sent == [], "nobody waits for a pod that comes to a node that is drained"
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node())))
+    scene.pass_time(20)
+    scene.sent.clear()
+    scene.tell(change("Pod", "uid-q", decoded("Pod", objects.pod("q", node="n"))))
+    scene.pass_time(2)
+    assert scene.rang() == [NODE]
+
+
 def test_pods_on_nodes_of_others_ring_nothing() -> None:
     scene = Scene().start(Node=decoded("Node", objects.node(pool="")))
     scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
