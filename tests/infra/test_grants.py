@@ -10,7 +10,7 @@ import pytest
 from infra.fields import ConfigError
 from layers.core.contents import CALLS
 from spotwright import workflows
-from spotwright.workflows.install.preflight.boundary import ACTIONS
+from spotwright.workflows.install.preflight.boundary import ACTIONS, OF_ZONAL_SHIFTS
 from tests.infra import conftest
 from tests.infra.conftest import MEMORY
 from tests.infra.template import Resource, Statement, Template, statements
@@ -392,4 +392,4 @@ def test_the_preflight_knows_every_action_that_a_permissions_boundary_must_allow
         for policy in plain.of(kind).values()
         for action in _actions(statements(policy["PolicyDocument"]))
     }
-    assert granted == {*ACTIONS}
+    assert granted == {*ACTIONS, *OF_ZONAL_SHIFTS}

@@ -284,9 +284,13 @@ def test_a_cluster_that_is_ready_has_no_problem() -> None:
         ),
         (
             WITH_KEY,
-            facts(key=KmsKey("Enabled", KEY_USERS, is_left_to_iam=False)),
+            facts(key=KmsKey("Enabled", is_left_to_iam=False)),
             "kms-key",
-            ("does not leave its use to IAM", "kms:* to arn:aws:iam::123456789012:root"),
+            (
+                "does not leave its use to IAM",
+                "kms:* to arn:aws:iam::123456789012:root",
+                "does not let events.amazonaws.com and logs.eu-west-1.amazonaws.com use the key",
+            ),
         ),
         (
             msgspec.structs.replace(WITH_KEY, has_topic=True),

@@ -117,16 +117,19 @@ def check_key(target: Target, facts: Facts) -> Verdict:
         return Problem(f"kmsKeyArn {arn}: its state is {facts.key.state}: aws kms enable-key --key-id {arn}")
     needed = ["events.amazonaws.com", f"logs.{region}.amazonaws.com"]
     needed += ["cloudwatch.amazonaws.com"] if target.has_topic else []
-    lacking = [service for service in needed if not {service, "*"} & facts.key.allowed_services]
-    if lacking:
-        return Problem(
-            f"the policy of {arn} does not let {' and '.join(lacking)} use the key, without which log groups are not"
-            " made or messages are lost: add the statement of docs/clusters.md#a-key-of-your-own"
-        )
+    problems = []
     if not facts.key.is_left_to_iam:
         root = f"arn:{arn.split(':')[1]}:iam::{arn.split(':')[4]}:root"
-        return Problem(
+        problems.append(
             f"the policy of {arn} does not leave its use to IAM, so that what the stack's roles are granted does not"
             f" count: let it allow kms:* to {root}, as KMS's own default policy does"
         )
+    lacking = [service for service in needed if not {service, "*"} & facts.key.allowed_services]
+    if lacking:
+        problems.append(
+            f"the policy of {arn} does not let {' and '.join(lacking)} use the key, without which log groups are not"
+            " made or messages are lost: add the statement of docs/clusters.md#a-key-of-your-own"
+        )
+    if problems:
+        return Problem("; ".join(problems))
     return Works(f"{arn} is enabled, and its policy names {', '.join(needed)}")

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-# Every action that a role of the stack is granted, by service; tests/infra/test_grants.py compares.
+# The actions that roles of the stack are granted, by service; tests/infra/test_grants.py compares.
 _CALLS: Final[Mapping[str, str]] = {
-    "arc-zonal-shift": "GetManagedResource",
     "cloudformation": "DescribeStacks",
     "dynamodb": "BatchGetItem GetItem PutItem Query UpdateItem",
     "ec2": (
@@ -33,6 +32,8 @@ _CALLS: Final[Mapping[str, str]] = {
     "sts": "AssumeRole",
 }
 ACTIONS: Final = tuple(f"{service}:{call}" for service, calls in _CALLS.items() for call in calls.split())
+# Granted for the setting ENABLE_ZONAL_SHIFT alone.
+OF_ZONAL_SHIFTS: Final = ("arc-zonal-shift:GetManagedResource",)
 
 
 def refused_actions(document: Mapping[str, Any]) -> tuple[str, ...]:

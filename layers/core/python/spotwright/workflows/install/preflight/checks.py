@@ -164,10 +164,10 @@ def _check_entries(target: Target, facts: Facts, _cluster: ClusterDescription) -
         )
     if unknown or not facts.entries:
         return NotChecked(unknown[0] if unknown else "the access entries are not known")
-    there = [role for role, found in facts.entries.items() if found is not None]
-    return Works(
-        f"access entries are there for {len(there)} of {len(target.node_roles)} node roles; the others are made"
-    )
+    missing = [role for role, found in facts.entries.items() if found is None]
+    if missing:
+        return Works(f"cdk deploy makes the entries that are missing: {', '.join(missing)}")
+    return Works("every node role has one")
 
 
 def _is_of_former_role(facts: Facts, name: str) -> bool:
