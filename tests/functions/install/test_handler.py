@@ -435,6 +435,29 @@ def test_an_update_by_which_a_cluster_leaves_fails_once_while_claims_are_left(
     assert {body["PhysicalResourceId"] for body in said} == {"spotwright-clusters"}
 
 
+def test_of_clusters_that_leave_one_that_does_not_answer_hides_no_other(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects()
+    use(function, Access(objects), monkeypatch)
+    installed = request(answers, "Create")
+    installed["ResourceProperties"]["ForwarderEnvironment"]["SPOTWRIGHT_CELL"] = "main"
+    function.handler(installed, Context())
+    objects.apply(changed(SAMPLES["NodeClaim"](), "metadata.name", "alive"))
+    accesses = {"dev": Access(objects), "away": Access(Objects(), refused=Denied("403"))}
+    monkeypatch.setattr(function, "_access", lambda event, cluster: accesses[cluster])
+    event = leaving("UPDATE_IN_PROGRESS", monkeypatch, function)
+    event["OldResourceProperties"]["Clusters"] = ["other", "dev", "away"]
+    # Delivered twice, then deployed again: by then it has been said.
+    for number in (1, 1, 2):
+        function.handler(request(answers, "Update", **event, RequestId=f"r{number}"), Context())
+    said = answers.bodies[1:]
+    assert [body["Status"] for body in said] == ["FAILED", "FAILED", "SUCCESS"]
+    assert said[0]["Reason"] == said[1]["Reason"]
+    assert said[0]["Reason"].startswith("cluster dev has 1 NodeClaim (alive), and once it has left cdk.json")
+    assert [access.closed for access in accesses.values()] == [3, 3]
+
+
 @pytest.mark.parametrize("status", ["UPDATE_ROLLBACK_IN_PROGRESS", "denied"])
 def test_an_update_that_is_rolled_back_is_never_refused(
     function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch, status: str
