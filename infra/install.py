@@ -33,6 +33,7 @@ from spotwright.adapters.aws.eks.access_entries import INSTALLERS_TAG
 
 #: Three tries of the function, which Lambda starts up to two minutes apart.
 _PATIENCE = Duration.minutes(20)
+_ASKS_IAM = "node-roles"
 _ADMIN_POLICY = "cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
@@ -67,11 +68,17 @@ def look_at_cluster(scope: Construct, install: Function, cluster: Cluster, right
             "NodeRoles": list(cluster.node_roles),
             "WindowsNodeRoles": list(cluster.windows_node_roles),
             "VpcId": cluster.network.vpc_id if cluster.network else "",
-            "SkipChecks": list(cluster.skip_checks),
+            "SkipChecks": _skipped_checks(cluster),
         },
     )
     resource.node.add_dependency(install.role, rights)
     return resource
+
+
+def _skipped_checks(cluster: Cluster) -> list[str]:
+    """Without a way to the internet there is none to IAM, and each question to it takes until it is given up."""
+    is_isolated = cluster.settings.get("ISOLATED_VPC", "").lower() == "true"
+    return [*cluster.skip_checks, *({_ASKS_IAM} - {*cluster.skip_checks} if is_isolated else ())]
 
 
 def install_cluster(

@@ -143,8 +143,10 @@ def _facts(target: Target) -> Facts:
     if not isinstance(cluster, ClusterDescription):
         others = readiness.cluster_names(eks) if cluster is None else ()
         return Facts(cluster=cluster, other_clusters=others)
-    roles = {name: node_roles.role(iam, name) for name in target.node_roles}
-    return Facts(cluster=cluster, roles=roles, addons=readiness.addons(eks, target.name))
+    # What a skipped check would look at may be what does not answer here.
+    named = () if "node-roles" in target.skipped_checks else target.node_roles
+    addons = {} if "pod-identity" in target.skipped_checks else readiness.addons(eks, target.name)
+    return Facts(cluster=cluster, roles={name: node_roles.role(iam, name) for name in named}, addons=addons)
 
 
 def _is_incomplete(facts: Facts) -> bool:

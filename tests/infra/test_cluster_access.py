@@ -141,6 +141,18 @@ def test_nothing_is_made_in_a_cluster_before_it_was_looked_at(full: Template) ->
     assert look["VpcId"] == "vpc-0123456a"
 
 
+def test_iam_is_not_asked_where_a_cluster_says_that_it_is_not_reached() -> None:
+    isolated = {"ISOLATED_VPC": "true"}
+    clusters = [
+        conftest.cluster("one", settings=isolated, skipChecks=["pod-identity"]),
+        conftest.cluster("two", settings=isolated, skipChecks=["node-roles"]),
+        conftest.cluster("three"),
+    ]
+    looks = conftest.synthesise({"clusters": clusters}).of("Custom::SpotwrightPreflight").values()
+    skipped = {look["Cluster"]: look["SkipChecks"] for look in looks}
+    assert skipped == {"one": ["pod-identity", "node-roles"], "two": ["node-roles"], "three": []}
+
+
 def test_what_would_be_left_is_said_before_anything_is_deleted(full: Template) -> None:
     """CloudFormation deletes what needs something before that, and what a failed deletion needs not at all."""
     saying = {r["Properties"]["Cluster"]: r for r in full.resources.values() if "NodesLeft" in r["Type"]}

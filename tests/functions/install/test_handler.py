@@ -228,6 +228,22 @@ def test_new_rights_are_waited_for_and_what_stays_unknown_fails_nothing(
     assert answers.bodies[1]["Status"] == "SUCCESS"
 
 
+def test_what_a_skipped_check_looks_at_is_not_waited_for(
+    function: ModuleType, answers: Answers, eks: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a VPC without a way to the internet IAM does not answer, and every question takes its time."""
+    asked: list[str] = []
+
+    def silent(name: str) -> NotAsked:
+        asked.append(name)
+        return NotAsked("no answer")
+
+    for module, name in ((function.node_roles, "role"), (function.readiness, "addons")):
+        monkeypatch.setattr(module, name, lambda *_, name=name: silent(name))
+    function.handler(look(answers, SkipChecks=["node-roles", "pod-identity"]), Context())
+    assert (answers.bodies[0]["Status"], asked) == ("SUCCESS", [])
+
+
 NODE_ROLE = "arn:aws:iam::123456789012:role/nodes"
 
 
