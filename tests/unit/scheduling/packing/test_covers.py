@@ -22,7 +22,7 @@ def cheapest_cover(shapes: Sequence[Shape], demand: Sequence[tuple[int, ...]], b
 
     prices = [float(shape.price) for shape in shapes]
     shadow_prices = compute_shadow_prices(demand[-1], [shape.room for shape in shapes], prices)
-    search = CoverSearch(shapes, [shadow_prices], below, pack)
+    search = CoverSearch(shapes, shadow_prices, (), below, pack)
     complete = search.search(demand, ENOUGH, ENOUGH)
     return search.below, complete
 
@@ -73,7 +73,7 @@ def offered_in_turn(below: int, searches: int) -> list[list[list[int]]]:
     def keep(offerings: Sequence[int]) -> None:
         offered.append([*offerings])
 
-    search = CoverSearch([*large, Shape(40, 100, (10, 10), (0,))], [[5.0, 4.9]], below, keep)
+    search = CoverSearch([*large, Shape(40, 100, (10, 10), (0,))], [5.0, 4.9], (), below, keep)
     by_search = list[list[list[int]]]()
     for _ in range(searches):
         search.search([(170, 170)], 300, ENOUGH)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
+from spotwright.scheduling.packing import search
 from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.problem import Exchange, Packing, PackingProblem, RemainingLimits
 from spotwright.scheduling.packing.search import find_cheapest_packing
@@ -85,3 +87,20 @@ def test_a_pod_without_offerings_is_left_beside_pods_that_get_a_node() -> None:
     packing = packed(index, [SIZES[0]] * 3, [zone, 0, zone], [1, 1, 0], exchange)
     assert packing.unpacked == [0, 1, 0]
     assert [packed_nodes.pod_counts for packed_nodes in packing.nodes] == [{0: 1}]
+
+
+def test_making_a_packing_and_replacing_its_nodes_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = offering_index()
+    sizes = [(430 + 370 * number, (1 + number * 5 % 7) * GIB // 2, 1) for number in range(9)]
+    everywhere, counts = [index.all_offerings] * len(sizes), [7] * len(sizes)
+    problem = PackingProblem(
+        index, Items(sizes), everywhere, [-1] * len(sizes), UndeterminedLabels(index, ()), [None] * len(sizes)
+    )
+
+    def work_units(most: int) -> int:
+        monkeypatch.setattr(search, "_UNITS", most)
+        return find_cheapest_packing(problem, counts, NO_LIMITS, 10**9).work_units
+
+    for most in (3_000, 10_000, 40_000):
+        # The last nodes that are filled may exceed it.
+        assert most / 2 < work_units(most) < most * 1.2

@@ -13,7 +13,7 @@ Size = tuple[int, int, int]
 
 
 def usable(sizes: Sequence[Size], most: Sequence[int], capacity: Size) -> tuple[int, ...]:
-    return UsableRoom([(size, 1, count) for size, count in zip(sizes, most, strict=True)]).of(0, capacity)
+    return UsableRoom([(size, frozenset([0]), count) for size, count in zip(sizes, most, strict=True)]).of(0, capacity)
 
 
 sizes = st.tuples(st.integers(0, 9), st.integers(0, 9), st.just(1))
@@ -51,7 +51,7 @@ def test_a_node_that_may_hold_few_pods_of_a_kind_uses_no_more() -> None:
 
 
 def test_pods_that_may_not_use_the_offering_count_for_nothing() -> None:
-    room = UsableRoom([((1, 4, 1), 0b01, 9), ((1, 1, 1), 0b10, 9)])
+    room = UsableRoom([((1, 4, 1), frozenset([0]), 9), ((1, 1, 1), frozenset([1]), 9)])
     assert room.of(0, (8, 16, 99)) == (4, 16, 99)
     assert room.of(1, (8, 16, 99)) == (8, 8, 99)
     assert room.work_units == 0

@@ -45,8 +45,8 @@ _CPU_SHARES: Final = (0.5, 0.2, 0.8)
 # A pattern must be worth so much more than its node.
 _WORTHWHILE: Final = 1.0001
 # Units of work for filling a node, and how many classes that were looked at are one more.
-_UNITS_PER_FILLING: Final = 2
-_CLASSES_PER_UNIT: Final = 2
+_UNITS_PER_FILLING: Final = 4
+_CLASSES_PER_UNIT: Final = 1
 # By how much a number of nodes may miss a whole number.
 _TOLERANCE: Final = 1e-6
 

@@ -5,7 +5,7 @@ A cover says nothing of how the pods are shared: whether they can be is for the 
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from operator import ge, mul, sub
+from operator import ge, sub
 from typing import Final
 
 from spotwright.scheduling.offerings.pool_types import Vector
@@ -18,45 +18,49 @@ _SHARE_OF_STEPS: Final = 2
 
 class Shape:
     """A node that may be bought. ``room``: its free capacity, and one host; ``rows``: the rows of a demand that it
-    counts for, the last of which is always that of all pods.
+    counts for, the last of which is always that of all pods; ``values``: what its room is worth, by resource.
     """
 
-    __slots__ = ("offering", "price", "room", "rows")
+    __slots__ = ("offering", "price", "room", "rows", "values")
 
     def __init__(self, offering: int, price: int, room: Vector, rows: Sequence[int]) -> None:
         self.offering = offering
         self.price = price
         self.room = room
         self.rows = rows
+        self.values: list[float] = []
 
 
 class CoverSearch:
     """Finds multisets of shapes that cover a demand; offers each to ``pack`` that is cheaper than all packed before.
 
-    ``resource_prices``: prices of the resources, at none of which a shape is worth more than it costs; first the shadow
-    prices of the demand. ``pack``: what the nodes of these offerings cost once the pods are on them, None where they do
-    not fit; ``below``: the least such cost, at first the cost to improve on; ``evaluated``: how many shapes were tried.
+    ``shadow_prices``: prices of the resources, at which no shape is worth more than it costs; ``lone_prices``: for some
+    resources, the price at which no shape is worth more by that resource alone. ``pack``: what the nodes of these
+    offerings cost once the pods are on them, None where they do not fit; ``below``: the least such cost, at first the
+    cost to improve on; ``evaluated``: how many shapes were tried.
     """
 
     def __init__(
         self,
         shapes: Sequence[Shape],
-        resource_prices: Sequence[Sequence[float]],
+        shadow_prices: Sequence[float],
+        lone_prices: Sequence[tuple[int, float]],
         below: int,
         pack: Callable[[Sequence[int]], int | None],
     ) -> None:
         self.below = below
         self.evaluated = 0
         self._pack = pack
-        self._resource_prices = resource_prices
-        self._shadow_prices = resource_prices[0]
-        self._priced = [(dimension, price) for dimension, price in enumerate(self._shadow_prices) if price]
+        self._priced = [(dimension, price) for dimension, price in enumerate(shadow_prices) if price]
+        self._lone_prices = lone_prices
+        for shape in shapes:
+            shape.values = self._values(shape.room)
         self._by_price = sorted(shapes, key=lambda shape: (shape.price, shape.offering))
         self._prices = [shape.price for shape in self._by_price]
-        surcharges = [(shape, shape.price - self._worth(shape.room)) for shape in shapes]
+        surcharges = [(shape, shape.price - sum(shape.values)) for shape in shapes]
         # The orders in which shapes are added, in turn by search: largest first, and those that waste least.
         self._orders = (
-            sorted(surcharges, key=lambda entry: (-self._worth(entry[0].room), entry[0].offering)),
+            sorted(surcharges, key=lambda entry: (-sum(entry[0].values), entry[0].offering)),
             sorted(surcharges, key=lambda entry: (entry[1] / entry[0].price, entry[0].offering)),
         )
         self._searches = 0
@@ -71,15 +75,17 @@ class CoverSearch:
         all pods last. True when no cover was left out for want of steps or packings, or for its number of nodes."""
         self._is_incomplete = False
         self._most_evaluated, self._packings_left = self.evaluated + most_evaluated, most_packings
-        gap = self.below - self._worth(demand[-1])
+        values = self._values(demand[-1])
+        gap = self.below - sum(values)
         usable = [(shape, surcharge) for shape, surcharge in self._orders[self._searches % 2] if surcharge < gap]
         self._searches += 1
         self._of_row = [
             [(shape, surcharge) for shape, surcharge in usable if row in shape.rows] for row in range(len(demand))
         ]
         self._disjoint = self._disjoint_rows(len(demand) - 1)
-        if gap > 0:
-            self._branch(list(demand), 0, self._of_row[0], 0)
+        least = self._least_cost(demand[-1], values)
+        if least < self.below:
+            self._branch(list(demand), values, least, 0, self._of_row[0], 0)
         return not self._is_over() and not self._is_incomplete
 
     def _disjoint_rows(self, last: int) -> set[int]:
@@ -92,30 +98,37 @@ class CoverSearch:
                 counted |= offerings
         return disjoint
 
-    def _worth(self, amounts: Vector) -> float:
-        worth: float = sum(map(mul, self._shadow_prices, amounts))
-        return worth
-
-    def _worth_without(self, missing: Vector, room: Vector) -> float:
-        """What covers the missing amounts beside the room costs no less."""
-        worth = 0.0
-        for dimension, price in self._priced:
-            left = missing[dimension] - room[dimension]
-            if left > 0:
-                worth += left * price
-        return worth
-
-    def _least_cost(self, missing: Vector) -> float:
-        """What covers the missing amounts costs no less; closer to it, and slower."""
-        amounts = [amount if amount > 0 else 0 for amount in missing]
-        least: float = max([sum(map(mul, prices, amounts)) for prices in self._resource_prices])
-        return least
-
     def _is_over(self) -> bool:
         return self.evaluated >= self._most_evaluated or self._packings_left <= 0
 
-    def _branch(self, missing: list[Vector], row: int, shapes: Sequence[tuple[Shape, float]], cost: int) -> None:
-        """Add one more of the shapes to the chosen; rows are covered in turn."""
+    def _values(self, amounts: Vector) -> list[float]:
+        """What the amounts are worth at shadow prices, by resource."""
+        return [amounts[dimension] * price for dimension, price in self._priced]
+
+    def _least_cost(self, amounts: Vector, values: Sequence[float]) -> float:
+        """What covers the amounts costs no less. ``values``: of these amounts."""
+        least = 0.0
+        for value in values:
+            if value > 0:
+                least += value
+        for dimension, price in self._lone_prices:
+            if amounts[dimension] * price > least:
+                least = amounts[dimension] * price
+        return least
+
+    def _branch(
+        self,
+        missing: list[Vector],
+        values: list[float],
+        least: float,
+        row: int,
+        shapes: Sequence[tuple[Shape, float]],
+        cost: int,
+    ) -> None:
+        """Add one more of the shapes to the chosen; rows are covered in turn.
+
+        ``values``: of what all pods miss, by resource; ``least``: what covers that costs no less.
+        """
         last = len(missing) - 1
         while max(missing[row]) <= 0:
             if row == last:
@@ -123,42 +136,52 @@ class CoverSearch:
                 return
             row += 1
             shapes = self._of_row[row]
-        least = self._least_cost(missing[last])
-        if cost + least >= self.below:
-            return
         if row == last:
             self._offer_last_shape(missing[last], cost, least)
         if len(self._chosen) >= _MOST_NODES:
             self._is_incomplete = True
             return
-        alone = row in self._disjoint
-        later = sum([self._least_cost(missing[other]) for other in self._disjoint if other > row]) if alone else 0.0
         # What the chosen shapes cost beyond what they are worth only grows.
-        most_surcharge = self.below - cost - self._worth(missing[last])
+        most_surcharge = self.below - cost - sum(values)
         shapes = [entry for entry in shapes if entry[1] < most_surcharge]
+        alone = row in self._disjoint
+        row_values = self._values(missing[row]) if alone else []
+        later = sum([self._least_alone(missing[other]) for other in self._disjoint if other > row]) if alone else 0.0
         for place, (shape, _) in enumerate(shapes):
             self.evaluated += 1
-            most, room = self.below - cost - shape.price, shape.room
-            if self._worth_without(missing[last], room) >= most or (
-                alone and later + self._worth_without(missing[row], room) >= most
+            most = self.below - cost - shape.price
+            left_values = list(map(sub, values, shape.values))
+            if sum([value for value in left_values if value > 0]) >= most or (
+                alone and later + sum([value for value in map(sub, row_values, shape.values) if value > 0]) >= most
             ):
                 continue
             rows = missing.copy()
             for other in shape.rows:
-                rows[other] = tuple(map(sub, missing[other], room))
-            self._chosen.append(shape.offering)
-            self._branch_within_share(rows, row, shapes[place:], cost + shape.price)
-            self._chosen.pop()
+                rows[other] = tuple(map(sub, missing[other], shape.room))
+            least = self._least_cost(rows[last], left_values)
+            if least < most:
+                self._chosen.append(shape.offering)
+                self._branch_within_share(rows, left_values, least, row, shapes[place:], cost + shape.price)
+                self._chosen.pop()
             if self._is_over():
                 return
 
+    def _least_alone(self, missing: Vector) -> float:
+        return self._least_cost(missing, self._values(missing))
+
     def _branch_within_share(
-        self, missing: list[Vector], row: int, shapes: Sequence[tuple[Shape, float]], cost: int
+        self,
+        missing: list[Vector],
+        values: list[float],
+        least: float,
+        row: int,
+        shapes: Sequence[tuple[Shape, float]],
+        cost: int,
     ) -> None:
         """Spend a share of the steps that are left, so that covers which begin otherwise are tried too."""
         most_evaluated = self._most_evaluated
         self._most_evaluated = self.evaluated + (most_evaluated - self.evaluated) // _SHARE_OF_STEPS + 1
-        self._branch(missing, row, shapes, cost)
+        self._branch(missing, values, least, row, shapes, cost)
         self._is_incomplete = self._is_incomplete or self._is_over()
         self._most_evaluated = most_evaluated
 

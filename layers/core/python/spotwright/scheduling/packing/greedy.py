@@ -199,7 +199,7 @@ class GreedyPacker:
             offering = self._offering_for_most_pods(self.zonal_offerings[-k])
             node = self._fill_node(offering)
             if node.counts and self._meets_min_values(node, offering):
-                value = self._value_per_price(node, offering)
+                value = self._value_per_price(node, offering, best)
                 if value > best:
                     best, best_node = value, PackedNodes(offering, 1, node.counts)
         return best_node
@@ -211,11 +211,17 @@ class GreedyPacker:
             return True
         return bool(offerings_that_fit(self.problem, node.counts, self.offering_index.offerings_of_template[template]))
 
-    def _value_per_price(self, node: Bin, offering: int) -> float:
-        """By how much the node lowers the fractional cost of the remaining pods, per unit of its price."""
+    def _value_per_price(self, node: Bin, offering: int, least: float) -> float:
+        """By how much the node lowers the fractional cost of the remaining pods, per unit of its price; where that is
+        no more than ``least``, what it does not exceed."""
         capacity, price = self._capacity_and_price(offering)
         used = [total - free for total, free in zip(capacity, node.free_capacity, strict=True)]
         hosts = min(node.counts.get(self.most_limited_class, 0) / self.host_cap, 1)
+        shadow_prices = self.fractional_packing.shadow_prices
+        worth: float = sum(map(mul, shadow_prices, used)) + shadow_prices[-1] * hosts
+        # At other prices for what is left, the node saves no more than its pods are worth at these.
+        if 0 < worth <= least * price:
+            return worth / price
         # While the remaining pods need more such nodes, the node does not change the shadow prices.
         if self._needed_nodes(offering) < 1:
             before = [*self.demand, self._hosts_needed()]
@@ -224,8 +230,6 @@ class GreedyPacker:
             saved = self.cost_before - self.fractional_packing.cost(after)
             if saved > 0:
                 return saved / price
-        shadow_prices = self.fractional_packing.shadow_prices
-        worth = sum(map(mul, shadow_prices, used)) + shadow_prices[-1] * hosts
         return (worth or float(sum(node.counts.values()))) / price
 
     def _fill_node(self, offering: int) -> Bin:

@@ -48,8 +48,12 @@ def compute_lower_bound(offering_index: OfferingIndex, pod_groups: Sequence[PodG
     if not candidates:
         return 0
     host = (HOST_UNITS,) * len(pod_groups[0].host_shares)
+    candidates_in = {
+        offerings: frozenset([offering for offering in candidates if widened >> offering & 1])
+        for offerings, widened in in_any_zone.items()
+    }
     usable = UsableRoom(
-        [(pod_group.size, in_any_zone[pod_group.offerings], _most_on_a_node(pod_group)) for pod_group in pod_groups]
+        [(pod_group.size, candidates_in[pod_group.offerings], _most_on_a_node(pod_group)) for pod_group in pod_groups]
     )
     capacities = [
         usable.of(offering, offering_index.pool_type_of[offering].free_capacity) + host for offering in candidates

@@ -6,7 +6,7 @@ Where few pods are left over in all orders, they eject others from the nodes (in
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import ge
+from operator import ge, le, neg, sub
 from types import MappingProxyType
 from typing import Final
 
@@ -27,6 +27,8 @@ _ROOM_WEIGHT: Final = 0.2
 _MOST_LEFT: Final = 0.1
 # While so many pods are placed by that, what was ejected does not return to the same node.
 _BARRED_STEPS: Final = 5
+# Units of work for a pod that might move to another node.
+_UNITS_PER_MOVE: Final = 2
 # Of the pods that could be ejected, so many are tried.
 _EJECTIONS_TRIED: Final = 3
 
@@ -52,9 +54,9 @@ class NodeFilling:
         self._most_ejections = most_ejections
         self.work_units = 0
         self._most_work = _MOST_WORK + _MOST_WORK_PER_POD * sum(pods.values())
-        self._open_to = {
-            j: [node for node, offering in enumerate(offerings) if problem.offerings[j] >> offering & 1] for j in pods
-        }
+        # The classes that each node may take, and the nodes that each class may be on.
+        self._takes = [{j for j in pods if problem.offerings[j] >> offering & 1} for offering in offerings]
+        self._open_to = {j: [node for node, classes in enumerate(self._takes) if j in classes] for j in pods}
         # By class that stands for any of an exchange: the class that its pods on a node belong to, by node.
         self._most = most
         self._becomes = {
@@ -161,7 +163,7 @@ class NodeFilling:
         every = set(self._pods)
         for classes in (self._limited, every - self._limited) if limited_first else (every,):
             for node in order:
-                self._fill_node(node, {j for j in classes if node in self._open_to[j] and self._may_take(node, j) > 0})
+                self._fill_node(node, {j for j in classes & self._takes[node] if self._may_take(node, j) > 0})
 
     def _fill_node(self, node: int, classes: set[int]) -> None:
         items, filled = self._problem.items, self._bins[node]
@@ -220,12 +222,10 @@ class NodeFilling:
         sizes = self._problem.items.sizes
         if self._bins[node].add(j, self._problem.items.needs[j], 1):
             return True
-        missing = [size - free for size, free in zip(sizes[j], self._bins[node].free_capacity, strict=True)]
+        missing = list(map(sub, sizes[j], self._bins[node].free_capacity))
         for moved in self._bins[node].counts:
-            if moved != j and not self._is_over():
-                spare = [amount - size for amount, size in zip(missing, sizes[moved], strict=True)]
-                if max(spare) > 0:
-                    continue
+            if moved != j and not self._is_over() and all(map(ge, sizes[moved], missing)):
+                spare = list(map(sub, missing, sizes[moved]))
                 for other in self._open_to[moved]:
                     if (
                         other != node
@@ -240,15 +240,14 @@ class NodeFilling:
         has to spare beside the new pod, negative."""
         sizes = self._problem.items.sizes
         free = self._bins[other].free_capacity
-        self.work_units += 1
+        self.work_units += _UNITS_PER_MOVE
         if all(map(ge, free, sizes[moved])):
             return self._rebuild(node, other, Counter({j: 1, moved: -1}), Counter({moved: 1}))
         self.work_units += len(self._bins[other].counts) // 4
+        most, least = list(map(neg, spare)), list(map(sub, sizes[moved], free))
         for returned in self._bins[other].counts:
-            if returned not in (moved, j) and all(
-                excess + back <= 0 and room + back >= size
-                for excess, back, room, size in zip(spare, sizes[returned], free, sizes[moved], strict=True)
-            ):
+            size = sizes[returned]
+            if returned not in (moved, j) and all(map(le, size, most)) and all(map(ge, size, least)):
                 changes = Counter({j: 1, moved: -1, returned: 1}), Counter({moved: 1, returned: -1})
                 may_return = node in self._open_to[returned] and self._may_swap(other, node, returned)
                 if may_return and self._rebuild(node, other, *changes):

@@ -49,15 +49,19 @@ _SLACKS_WITH_EJECTIONS: Final = (0.02, 0.0)
 _MOST_EVALUATED: Final = 300
 _MOST_PACKINGS: Final = 5
 _EVALUATED_OF_ALL: Final = 2
-# A packing that still costs so many times its lower bound gets so much more of the budget, and its pods eject others.
+# With half of the budget, the pods of packings that still cost so many times their lower bound eject others.
 _FAR: Final = 1.03
-_MORE_WORK: Final = 1 / 3
 _MOST_EJECTIONS: Final = 100
 # How many sizes of pods are tried as parts of cpu, and of memory; by what factor a part must raise the lower bound;
 # units of work that each takes.
 _MOST_PARTS: Final = 4
 _WORTHWHILE_PART: Final = 1.002
 _UNITS_PER_PART: Final = 100
+# So many candidates that were looked at are one unit of work; units of work for a class of a group, and for a shape
+# that was evaluated.
+_CANDIDATES_PER_UNIT: Final = 2
+_UNITS_PER_CLASS: Final = 8
+_UNITS_PER_SHAPE: Final = 2
 
 
 class _Node:
@@ -83,16 +87,6 @@ class _Draws:
         return (self._state >> 33) * bound >> 31
 
 
-def usable_room(problem: PackingProblem, pods: Mapping[int, int]) -> UsableRoom:
-    """``pods``: how many by class, of which a node holds some or all."""
-    kinds = []
-    for j, count in pods.items():
-        host_constraint = problem.host_constraints[j]
-        cap = host_constraint.max_per_host if host_constraint is not None else 0
-        kinds.append((problem.items.sizes[j], problem.offerings[j], min(cap or count, count)))
-    return UsableRoom(kinds)
-
-
 def replace_nodes(problem: PackingProblem, packing: Packing, size_bound: int, budget: int) -> None:
     """Replace groups of nodes by cheaper nodes while the budget lasts. Changes the packing; its pods all stay packed.
 
@@ -106,9 +100,9 @@ def replace_nodes(problem: PackingProblem, packing: Packing, size_bound: int, bu
 
 class _Replacement:
     """``nodes``: those that may be replaced, ``kept``: all others; ``allowed``: offerings that are not too large;
-    ``limits``: what the nodes leave of them; ``lower_bound``: the pods cost no less; ``resource_prices``: see
-    ``CoverSearch``; ``too_small``: covers on which the pods of a group did not fit; ``most_ejections``: see
-    ``NodeFilling``.
+    ``limits``: what the nodes leave of them; ``lower_bound``: the pods cost no less; ``shadow_prices``,
+    ``lone_prices``: see ``CoverSearch``; ``surcharges``: what candidates cost beyond what their room is worth;
+    ``too_small``: covers on which the pods of a group did not fit; ``most_ejections``: see ``NodeFilling``.
     """
 
     def __init__(self, problem: PackingProblem, packing: Packing, size_bound: int) -> None:
@@ -136,9 +130,12 @@ class _Replacement:
         for any_class in any_classes:
             counts[any_class] = 1
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
+        self._candidates_in: dict[int, frozenset[int]] = {}
+        self._with_room: dict[Vector, int] = {}
         self.parts: tuple[tuple[int, int], ...] = ()
+        self.surcharges: dict[int, float] = {}
         released = self.release(pods)[0]
-        self._find_prices(released, usable_room(problem, pods | released))
+        self._find_prices(released, self.usable_room(pods | released))
         self._choose_nodes()
 
     def release(self, pods: Counter[int]) -> tuple[Counter[int], dict[int, dict[int, int]]]:
@@ -165,6 +162,22 @@ class _Replacement:
             if host_constraint is not None and host_constraint.max_per_host:
                 offerings |= self.problem.offerings[j]
         return bool(offerings), offerings or self.offering_index.all_offerings
+
+    def candidates_in(self, offerings: int) -> frozenset[int]:
+        """The candidates among these offerings."""
+        if offerings not in self._candidates_in:
+            self._candidates_in[offerings] = frozenset([k for k in self.candidates if offerings >> k & 1])
+        return self._candidates_in[offerings]
+
+    def usable_room(self, pods: Mapping[int, int]) -> UsableRoom:
+        """``pods``: how many by class, of which a node holds some or all."""
+        kinds = []
+        for j, count in pods.items():
+            host_constraint = self.problem.host_constraints[j]
+            cap = host_constraint.max_per_host if host_constraint is not None else 0
+            candidates = self.candidates_in(self.problem.offerings[j])
+            kinds.append((self.problem.items.sizes[j], candidates, min(cap or count, count)))
+        return UsableRoom(kinds)
 
     def _price(self, offering: int) -> int:
         return self.offering_index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR
@@ -219,13 +232,14 @@ class _Replacement:
     def _find_offering_sets(self, pods: Mapping[int, int]) -> list[int]:
         """Sets that differ only in offerings that are too small for a pod count as one; small sets come first."""
         offerings, sizes = self.problem.offerings, self.problem.items.sizes
-        with_room = self.offering_index.by_capacity.with_room
         found: list[tuple[int, Vector]] = []
         for j in sorted(pods, key=lambda j: (offerings[j].bit_count(), offerings[j], j)):
             mask, size, others = offerings[j], sizes[j], list[tuple[int, Vector]]()
             for other, other_size in found:
                 larger = tuple(map(max, size, other_size))
-                room = with_room(larger)
+                if larger not in self._with_room:
+                    self._with_room[larger] = self.offering_index.by_capacity.with_room(larger)
+                room = self._with_room[larger]
                 if mask & room == other & room:
                     mask, size = mask | other, larger
                 else:
@@ -237,8 +251,8 @@ class _Replacement:
         return [*sorted({mask for mask, _ in found} - {union}, key=lambda mask: (mask.bit_count(), mask)), union]
 
     def _find_prices(self, pods: Mapping[int, int], usable: UsableRoom) -> None:
-        """Find what these pods cost no less than, and resource prices: shadow prices of the whole demand, and of its
-        cpu and its memory alone, for what is left of a demand.
+        """Find what these pods cost no less than, and the shadow prices of the whole demand, and of its cpu and its
+        memory alone, for what is left of a demand.
         """
         pool_type_of = self.offering_index.pool_type_of
         free_capacities = [usable.of(offering, pool_type_of[offering].free_capacity) for offering in self.candidates]
@@ -247,11 +261,19 @@ class _Replacement:
         if self.packing.cost(self.offering_index) > self.lower_bound * _CLOSE_ENOUGH:
             self._choose_parts(pods, demand, free_capacities)
         demand = (*demand[:-1], *self._parts_requested(pods), demand[-1])
-        alone = [
-            tuple([amount if d == dimension else 0 for d, amount in enumerate(demand)])
-            for dimension in (CPU_DIMENSION, MEMORY_DIMENSION)
-        ]
-        self.resource_prices = [self._shadow_prices(amounts, free_capacities) for amounts in (demand, *alone)]
+        self.shadow_prices = self._shadow_prices(demand, free_capacities)
+        self.lone_prices = list[tuple[int, float]]()
+        for dimension in (CPU_DIMENSION, MEMORY_DIMENSION):
+            alone = tuple([amount if d == dimension else 0 for d, amount in enumerate(demand)])
+            self.lone_prices.append((dimension, self._shadow_prices(alone, free_capacities)[dimension]))
+        for offering in self.candidates:
+            room = self._in_parts(offering, pool_type_of[offering].free_capacity)
+            self.surcharges[offering] = self._price(offering) - self.worth(room)
+
+    def worth(self, amounts: Vector) -> float:
+        """What amounts of a demand are worth at the shadow prices of the whole demand."""
+        worth: float = sum(map(mul, amounts, self.shadow_prices))
+        return worth
 
     def _choose_parts(self, pods: Mapping[int, int], demand: Vector, free_capacities: Sequence[Vector]) -> None:
         """Count cpu and memory also in whole parts of the size of some pod where that shows that the pods cost more.
@@ -302,8 +324,7 @@ class _Replacement:
 
     def _waste(self, offering: int, pods: Mapping[int, int]) -> float:
         """By how much the price of a node exceeds what its pods are worth."""
-        worth: float = sum(map(mul, self._demand(pods), self.resource_prices[0]))
-        return self._price(offering) - worth
+        return self._price(offering) - self.worth(self._demand(pods))
 
     def _new_node(self, offering: int, pods: dict[int, int]) -> _Node:
         self.node_count += 1
@@ -311,11 +332,14 @@ class _Replacement:
 
     def run(self, budget: int) -> None:
         """Replace groups of nodes; where the packing is far from its bound, again with more effort for each cover."""
-        self._replace_groups(budget)
+        half = budget // 2
+        self._replace_groups(half)
         if not self._is_within(_FAR):
             self.most_ejections = _MOST_EJECTIONS
             self.too_small.clear()
-            self._replace_groups(self.work_units + int(budget * _MORE_WORK))
+        elif self.work_units < half:
+            return
+        self._replace_groups(budget)
 
     def _is_within(self, factor: float) -> bool:
         """Whether the packing costs at most so many times its lower bound."""
@@ -335,7 +359,7 @@ class _Replacement:
             self.work_units += 1
             if attempt < _TRIES:
                 group_replacement = _GroupReplacement(self, group, budget - self.work_units)
-                shapes = self._shapes(group_replacement.offering_sets, group_replacement.usable, attempt)
+                shapes = self._shapes(group_replacement, attempt)
                 complete = group_replacement.search(shapes, everything)
                 self.work_units += group_replacement.work_units
                 tries[key] = _TRIES if complete and not attempt else attempt + 1
@@ -355,16 +379,24 @@ class _Replacement:
                 break
         return [group[number] for number in sorted(group)]
 
-    def _shapes(self, offering_sets: Sequence[int], usable: UsableRoom, attempt: int) -> list[Shape]:
-        """Candidates that some of the pods may use; of those that differ in nothing the cheapest."""
+    def _shapes(self, group: "_GroupReplacement", attempt: int) -> list[Shape]:
+        """Candidates that some of the pods may use; of those that differ in nothing the cheapest. Left out are those of
+        which the group has no cheaper cover, since they cost too much beyond what all of their room is worth.
+        """
         shapes: dict[object, Shape] = {}
-        self.work_units += len(self.candidates) // 2
+        candidate_sets = [self.candidates_in(offerings) for offerings in group.offering_sets]
+        self.work_units += len(self.candidates) // _CANDIDATES_PER_UNIT
         for offering in self.candidates:
-            if offering_sets[-1] >> offering & 1 and (not attempt or self.draws.below(100) < _DRAWN_PERCENT):
-                rows = tuple([row for row, offerings in enumerate(offering_sets) if offerings >> offering & 1])
-                room = self._room(offering, usable)
-                shapes.setdefault((rows, room), Shape(offering, self._price(offering), room, rows))
-        self.work_units += usable.work_units
+            if (
+                offering in candidate_sets[-1]
+                and (not attempt or self.draws.below(100) < _DRAWN_PERCENT)
+                and self.surcharges[offering] < group.gap
+            ):
+                rows = tuple([row for row, candidates in enumerate(candidate_sets) if offering in candidates])
+                room = self._room(offering, group.usable)
+                if (rows, room) not in shapes:
+                    shapes[rows, room] = Shape(offering, self._price(offering), room, rows)
+        self.work_units += group.usable.work_units
         return list(shapes.values())
 
     def _replace(self, group: Sequence[_Node], new_nodes: Sequence[tuple[int, dict[int, int]]]) -> None:
@@ -398,7 +430,8 @@ class _Replacement:
 class _GroupReplacement:
     """Looks for cheaper nodes for the pods of a group of nodes.
 
-    ``offering_sets``: see ``find_demands``; ``new_nodes``: the offering and the pods of each, if any were found.
+    ``offering_sets``: see ``find_demands``; ``gap``: what the nodes cost beyond what their pods are worth;
+    ``new_nodes``: the offering and the pods of each, if any were found.
     """
 
     def __init__(self, replacement: _Replacement, group: Sequence[_Node], budget: int) -> None:
@@ -418,25 +451,27 @@ class _GroupReplacement:
         self._below = replacement._cost(group)
         self._tried = set[tuple[int, ...]]()
         self.offering_sets, self._demands = replacement.find_demands(self._pods)
-        self.usable = usable_room(self._problem, self._pods)
+        self.gap = self._below - replacement.worth(self._demands[-1])
+        self.usable = replacement.usable_room(self._pods)
         self.new_nodes: list[tuple[int, dict[int, int]]] = []
-        self.work_units = 0
+        self.work_units = _UNITS_PER_CLASS * len(self._pods)
 
     def search(self, shapes: Sequence[Shape], everything: bool) -> bool:
         """True when all covers of these shapes were tried."""
-        cover_search = CoverSearch(shapes, self._replacement.resource_prices, self._below, self._pack)
+        replacement = self._replacement
+        cover_search = CoverSearch(shapes, replacement.shadow_prices, replacement.lone_prices, self._below, self._pack)
         most_evaluated = _MOST_EVALUATED * (_EVALUATED_OF_ALL if everything else 1)
         complete, divisible = False, len(self._replacement.offering_index.dimensions)
         slacks_of_all = _SLACKS_WITH_EJECTIONS if self._replacement.most_ejections else _SLACKS_OF_ALL
         for slack in slacks_of_all if everything else _SLACKS:
-            if self.work_units + cover_search.evaluated >= self._budget:
+            if self.work_units + _UNITS_PER_SHAPE * cover_search.evaluated >= self._budget:
                 break
             rows = [
                 (*(int(amount * (1 + slack)) for amount in amounts[:divisible]), *amounts[divisible:])
                 for amounts in self._demands
             ]
             complete = cover_search.search(rows, most_evaluated, _MOST_PACKINGS)
-        self.work_units += cover_search.evaluated
+        self.work_units += _UNITS_PER_SHAPE * cover_search.evaluated
         return complete
 
     def _pack(self, offerings: Sequence[int]) -> int | None:

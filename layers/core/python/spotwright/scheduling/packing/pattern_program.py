@@ -14,7 +14,7 @@ _LEAST_NODES: Final = 1e-7
 _PIVOTS: Final = 400
 # A row has so many numbers beside those of the classes; so many numbers that are worked out are one unit of work.
 _NUMBERS_PER_ROW: Final = 10
-_NUMBERS_PER_UNIT: Final = 80
+_NUMBERS_PER_UNIT: Final = 40
 # Rows that are kept for each class, and beside that, before patterns that are far from worth their price are left out.
 _ROWS_PER_CLASS: Final = 6
 _ROWS: Final = 60

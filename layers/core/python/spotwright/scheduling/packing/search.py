@@ -22,9 +22,11 @@ from spotwright.scheduling.packing.problem import (
 # Bounds on node size in millicores. Most clusters can bear the loss of a node of 48 cpu; larger nodes must be cheaper.
 NODE_SIZE_BOUNDS_MILLICORES: Final = (48_000, 96_000, 24_000, 12_000)
 
-# Units of work for replacing nodes: so many for each pod, and at most; of more pods, so many times fewer.
-_REPLACEMENT_UNITS_PER_POD: Final = 1500
-_REPLACEMENT_UNITS: Final = 60_000
+# Units of work for making a packing and for replacing its nodes, together: half a second of a processor. Replacing gets
+# a quarter of them at least, and at most so many for each pod; of more pods, so many times fewer.
+_UNITS: Final = 110_000
+_LEAST_SHARE: Final = 4
+_REPLACEMENT_UNITS_PER_POD: Final = 2500
 _REPLACEMENT_PODS: Final = 400
 
 
@@ -91,9 +93,9 @@ def _pack_parts_exactly(
 
 
 def _replacement_budget(packing: Packing) -> int:
-    """Units of work for replacing nodes: a small share of the work where there are many of them."""
+    """Units of work for replacing nodes: what making the packing left; of many pods a small share of the work."""
     pod_count = sum(sum(packed_nodes.pod_counts.values()) * packed_nodes.node_count for packed_nodes in packing.nodes)
-    most = min(_REPLACEMENT_UNITS_PER_POD * pod_count, _REPLACEMENT_UNITS)
+    most = min(_REPLACEMENT_UNITS_PER_POD * pod_count, max(_UNITS - packing.work_units, _UNITS // _LEAST_SHARE))
     return most * _REPLACEMENT_PODS // max(pod_count, _REPLACEMENT_PODS)
 
 

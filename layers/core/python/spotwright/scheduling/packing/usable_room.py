@@ -22,11 +22,11 @@ class UsableRoom:
     ``work_units``: what all answers took.
     """
 
-    def __init__(self, pods: Sequence[tuple[Vector, int, int]]) -> None:
+    def __init__(self, pods: Sequence[tuple[Vector, frozenset[int], int]]) -> None:
         self._with_cpu = _densest_first(pods, CPU_DIMENSION, MEMORY_DIMENSION)
         self._with_memory = _densest_first(pods, MEMORY_DIMENSION, CPU_DIMENSION)
         # Kinds of pods by which of these sets an offering is in; and what is usable of what such offerings have.
-        self._offering_sets = list({offerings for _, offerings, _ in pods})
+        self._offering_sets = list(dict.fromkeys(offerings for _, offerings, _ in pods))
         self._kinds_in: dict[tuple[int, ...], tuple[list[_Kind], list[_Kind]]] = {}
         self._usable: dict[tuple[tuple[int, ...], int, int], tuple[int, int]] = {}
         self._scanned = 0
@@ -39,7 +39,7 @@ class UsableRoom:
         """The free capacity without the cpu and the memory that no pods open to the offering can use together."""
         cpu, memory = free_capacity[CPU_DIMENSION], free_capacity[MEMORY_DIMENSION]
         self._scanned += len(self._with_cpu) + len(self._with_memory)
-        sets = tuple([place for place, offerings in enumerate(self._offering_sets) if offerings >> offering & 1])
+        sets = tuple([place for place, offerings in enumerate(self._offering_sets) if offering in offerings])
         key = sets, cpu, memory
         if key not in self._usable:
             with_cpu, with_memory = self._kinds_open_to(sets)
@@ -61,7 +61,10 @@ def _most(kinds: Sequence[_Kind], amount: int, other_amount: int) -> int:
     used, left = 0, other_amount
     for size, other_size, most in kinds:
         if size <= amount and other_size <= other_amount:
-            most = min(most, amount // size, other_amount // other_size if other_size else most)
+            if size * most > amount:
+                most = amount // size
+            if other_size * most > other_amount:
+                most = other_amount // other_size
             if other_size * most > left:
                 used += -(-left * size // other_size)
                 break
@@ -72,7 +75,9 @@ def _most(kinds: Sequence[_Kind], amount: int, other_amount: int) -> int:
     return min(used, amount)
 
 
-def _densest_first(pods: Sequence[tuple[Vector, int, int]], dimension: int, other: int) -> list[tuple[int, _Kind]]:
+def _densest_first(
+    pods: Sequence[tuple[Vector, frozenset[int], int]], dimension: int, other: int
+) -> list[tuple[frozenset[int], _Kind]]:
     """Kinds of pods that ask for the resource, those first that ask for least of the other beside it, each with its
     offerings.
     """
