@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.errors import Unavailable
+from spotwright.errors import Conflict, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Toleration
@@ -85,6 +86,40 @@ def test_what_ec2_says_of_the_end_rings_though_it_has_said_that_the_instance_shu
     assert not rung_for("shutting-down"), "nothing is to be done yet"
     assert rung_for("terminated")
     assert not rung_for("terminated"), "the same message again"
+
+
+def disrupted_node(world: World) -> NodeClaim:
+    """A node of two pods, long since tainted for a command, whose claim is deleted now; no schedule is near."""
+    claim = running_node(world, pods=2)
+    world.run(70 - world.clock.now().second)
+    node, current = world.cluster.node(claim.node_name), world.cluster.nodeclaim(claim.name)
+    assert node is not None
+    assert current is not None
+    world.cluster.set_taints(node, (*node.taints, DISRUPTED_TAINT))
+    disrupted = Condition("DisruptionReason", "True", "Drifted", last_transition_time=world.clock.now())
+    world.cluster.update("nodeclaims", claim.name, conditions=(*current.conditions, disrupted))
+    delete(world, claim)
+    return claim
+
+
+def seconds_until_terminated(world: World) -> float:
+    began = world.clock.now()
+    assert world.run(40, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    return (world.clock.now() - began).total_seconds()
+
+
+def test_pods_that_stop_before_the_shortest_drain_is_over_make_the_node_wait_no_longer_than_that(world: World) -> None:
+    """Their end rang too early, and no other pod will."""
+    disrupted_node(world)
+    assert 5 <= seconds_until_terminated(world) <= 6
+
+
+def test_the_doorbell_of_a_drained_node_that_met_another_change_comes_again(world: World) -> None:
+    world.kubelets.stop_seconds = 6.0
+    disrupted_node(world)
+    world.run(5)
+    world.effects.inject(Fault("cluster", "write_nodeclaim_status", Conflict("it changed", code="Conflict")))
+    assert seconds_until_terminated(world) <= 3
 
 
 @pytest.mark.parametrize("grace_seconds", [None, 300])

@@ -5,6 +5,7 @@ pass: launch, registration, initialization, liveness.
 """
 
 import math
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -77,7 +78,8 @@ def step_nodeclaim(
     """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
 
     Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again,
-    and after a concurrent change the doorbell of a node, too.
+    and after a concurrent change the doorbell of a node, too. While a node is drained, the end of its last pod may ring
+    before the drain is over, and ticks are far apart then: the claim is rung for once more.
     """
     claim = ports.cluster.nodeclaim(name)
     if claim is not None:
@@ -131,11 +133,24 @@ def _step(
     tick = next_tick(ticks, deleting=claim.metadata.deletion_timestamp is not None, starts=starts)
     if wait is not None and tick:
         ring_next_tick(ports, name, tick, within_seconds=wait, earliest_seconds=earliest)
+    elif wait is not None and _rings_once_more(claim, node, wait, to_terminate):
+        ring_lifecycle(ports, "claim", [name], delay_seconds=math.ceil(wait))
     if starts:
         request_pool_status(ports, now=now)
     # The limits of a static pool may allow a replacement only when the node is gone.
     if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
         request_planning(ports)
+
+
+def _rings_once_more(
+    claim: NodeClaim, node: Node | None, wait: float, to_terminate: Collection[InstanceTermination]
+) -> bool:
+    """Whether a drain that goes on in ``wait`` seconds is rung for, because a node rang: nothing else may until the
+    next tick. That an instance terminates is told by EC2.
+    """
+    if node is None or claim.metadata.deletion_timestamp is None or not 0 < wait < NODE_TICK_SECONDS:
+        return False
+    return not to_terminate and find_condition(claim.conditions, "InstanceTerminating") is None
 
 
 def _earliest_tick(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> int:
