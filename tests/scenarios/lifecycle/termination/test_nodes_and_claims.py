@@ -7,6 +7,7 @@ import pytest
 
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation import builders
@@ -60,6 +61,16 @@ def test_a_deleted_node_ends_its_claim_though_neither_names_the_other(world: Wor
     world.cluster.delete_node(node_of(world, claim))
     lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
     assert current(world, claim).metadata.deletion_timestamp is not None
+
+
+def test_a_node_that_somebody_tainted_as_disrupted_takes_pods_again_a_minute_later(world: World) -> None:
+    """The forwarder does not ring for that taint."""
+    claim = running_claim(world)
+    world.run(80 - world.clock.now().second)
+    node = node_of(world, claim)
+    world.cluster.put("nodes", msgspec.structs.replace(node, taints=(*node.taints, DISRUPTED_TAINT)))
+    world.forget_changes()
+    assert world.run(MINUTES + 5, until=lambda: DISRUPTED_TAINT not in node_of(world, claim).taints)
 
 
 def unclaimed_node(world: World) -> NodeClaim:

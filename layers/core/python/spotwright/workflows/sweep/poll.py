@@ -7,7 +7,7 @@ else wakes a function). The full sweep compares everything. Neither writes to th
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -58,13 +58,15 @@ HORIZON_SECONDS: Final = 60
 class ClusterView(msgspec.Struct, frozen=True):
     """What a poll knows of the cluster. ``ready_instances``: those whose Node is Ready; none where lists were read.
 
-    ``nodes``: none where lists were read and nobody needs them.
+    ``nodes``: none where lists were read and nobody needs them. ``tainted_nodes``: names of those with the taint of a
+    disruption; none where lists were read.
     """
 
     claims: tuple[NodeClaim, ...]
     waiting_pods: tuple[Pod, ...]
     ready_instances: frozenset[str] = frozenset()
     nodes: tuple[Node, ...] = ()
+    tainted_nodes: frozenset[str] = frozenset()
 
 
 class SweepResult(msgspec.Struct, frozen=True):
@@ -125,7 +127,7 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     claims = view.claims
     if _is_miscounted(pools, claims):
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
-    unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _is_unsettled(claim)]
+    unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _is_unsettled(claim, view.tainted_nodes)]
     if unsettled:
         ports.doorbells.ring("lifecycle", unsettled)
     if scheduled:
@@ -207,6 +209,9 @@ def _view(ports: SweepPorts, now: datetime, *, scheduled: bool) -> ClusterView:
                 tuple(pod for pod in objects.pods if not pod.node_name),
                 frozenset(instance_id(node.provider_id) for node in objects.nodes if node.is_ready),
                 objects.nodes if repairs else (),
+                frozenset(
+                    node.name for node in objects.nodes if any(taint.key == labels.DISRUPTED for taint in node.taints)
+                ),
             )
     nodes = ports.cluster.nodes() if scheduled and repairs else ()
     return ClusterView(ports.cluster.nodeclaims(), ports.cluster.pods(pending=True), nodes=nodes)
@@ -392,9 +397,13 @@ def _is_unready(conditions: tuple[Condition, ...], generation: int) -> bool:
     return ready is None or ready.status != "True" or ready.observed_generation < generation
 
 
-def _is_unsettled(claim: NodeClaim) -> bool:
-    """Whether the claim waits for a further step."""
-    return claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized")
+def _is_unsettled(claim: NodeClaim, tainted_nodes: Collection[str]) -> bool:
+    """Whether the claim waits for a further step, or its node is tainted though nothing disrupts it: the forwarder does
+    not ring for that taint, which lifecycle mostly sets itself.
+    """
+    if claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized"):
+        return True
+    return claim.node_name in tainted_nodes and not claim.is_condition_true("DisruptionReason")
 
 
 def _pending_pods(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:
