@@ -223,6 +223,20 @@ def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
     assert all(later - earlier >= POD_EVENT_SECONDS for earlier, later in pairwise(times))
 
 
+def test_pods_that_end_ring_a_node_that_is_not_drained_no_more_often() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    for number in range(40):
+        scene.tell(change("Pod", f"uid-{number}", decoded("Pod", objects.pod(str(number), node="n"))))
+    scene.pass_time(20)
+    scene.sent.clear()
+    for number in range(40):
+        scene.tell(change("Pod", f"uid-{number}", None))
+        scene.pass_time(0.5)
+    times = [at for at, _ in scene.sent]
+    assert len(times) == 2
+    assert all(later - earlier >= POD_EVENT_SECONDS for earlier, later in pairwise(times))
+
+
 def test_a_node_that_is_written_again_and_again_rings_at_once_and_then_once_a_second() -> None:
     scene = Scene().start(Node=decoded("Node", objects.node(ready=False)))
     begin = scene.now
