@@ -53,7 +53,7 @@ def test_a_cluster_says_what_the_checks_look_at(aws: LocalAws) -> None:
     names = readiness.cluster_names(eks)
     assert not isinstance(names, NotAsked)
     assert NAME in names
-    listed, addons = readiness.addons(eks, NAME), readiness.described_addons(eks, NAME)
+    listed, addons = readiness.addons(eks, NAME), preflight.described_addons(eks, NAME)
     assert not isinstance(listed, NotAsked)
     assert not isinstance(addons, NotAsked)
     assert listed.keys() == addons.keys()

@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws import clients
 from spotwright.adapters.aws.answers import ask, find
-from spotwright.workflows.install.preflight.facts import AccessEntry, KmsKey, NotAsked, Subnet, Target
+from spotwright.adapters.aws.eks.readiness import addons
+from spotwright.workflows.install.preflight.facts import AccessEntry, Addon, KmsKey, NotAsked, Subnet, Target
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -19,6 +21,26 @@ _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 _HTTPS = 443
 # ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY, with a digest or a tag.
 _ECR_IMAGE = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+)(?:@(sha256:[0-9a-f]{64})|:([\w.-]+))?"
+
+
+def described_addons(eks: "EKSClient", cluster: str) -> dict[str, Addon] | NotAsked:
+    """The cluster's add-ons but those that are being deleted; of one that EKS does not describe the name."""
+    listed = addons(eks, cluster)
+    if isinstance(listed, NotAsked):
+        return listed
+    answers = {name: ask("eks:DescribeAddon", partial(_describe_addon, eks, cluster, name)) for name in listed}
+    known = {name: listed[name] if isinstance(answer, NotAsked) else answer for name, answer in answers.items()}
+    return {name: addon for name, addon in known.items() if addon.status != "DELETING"}
+
+
+def _describe_addon(eks: "EKSClient", cluster: str, name: str) -> Addon:
+    addon: Mapping[str, Any] = eks.describe_addon(clusterName=cluster, addonName=name)["addon"]
+    issues = (addon.get("health") or {}).get("issues") or ()
+    return Addon(
+        addon.get("status", ""),
+        addon.get("addonVersion", ""),
+        {issue.get("code", ""): issue.get("message", "") for issue in issues},
+    )
 
 
 def entries(eks: "EKSClient", cluster: str, arn_by_role: Mapping[str, str]) -> dict[str, AccessEntry | None | NotAsked]:

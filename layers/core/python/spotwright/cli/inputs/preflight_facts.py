@@ -49,7 +49,7 @@ def gather_facts(target: Target) -> Facts:
         other_clusters=() if is_known else readiness.cluster_names(eks),
         roles={name: node_roles.role(iam, name) for name in target.node_roles},
         entries=_entries(eks, target, arns) if is_known else {},
-        addons=readiness.described_addons(eks, target.name) if is_known else _UNKNOWN,
+        addons=preflight.described_addons(eks, target.name) if is_known else _UNKNOWN,
         workloads=workloads,
         unserved_volume=volume,
         subnets=subnets,

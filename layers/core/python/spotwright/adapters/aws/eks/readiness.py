@@ -1,7 +1,6 @@
 """What EKS says of a cluster before anything is made in it."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws.answers import ask, find
@@ -51,23 +50,3 @@ def addons(eks: "EKSClient", cluster: str) -> dict[str, Addon] | NotAsked:
         return {name: Addon() for page in pages for name in page["addons"]}
 
     return ask("eks:ListAddons", listed)
-
-
-def described_addons(eks: "EKSClient", cluster: str) -> dict[str, Addon] | NotAsked:
-    """The cluster's add-ons but those that are being deleted; of one that EKS does not describe the name."""
-    listed = addons(eks, cluster)
-    if isinstance(listed, NotAsked):
-        return listed
-    answers = {name: ask("eks:DescribeAddon", partial(_describe_addon, eks, cluster, name)) for name in listed}
-    known = {name: listed[name] if isinstance(answer, NotAsked) else answer for name, answer in answers.items()}
-    return {name: addon for name, addon in known.items() if addon.status != "DELETING"}
-
-
-def _describe_addon(eks: "EKSClient", cluster: str, name: str) -> Addon:
-    addon: Mapping[str, Any] = eks.describe_addon(clusterName=cluster, addonName=name)["addon"]
-    issues = (addon.get("health") or {}).get("issues") or ()
-    return Addon(
-        addon.get("status", ""),
-        addon.get("addonVersion", ""),
-        {issue.get("code", ""): issue.get("message", "") for issue in issues},
-    )
