@@ -10,9 +10,10 @@ import pytest
 from infra.fields import ConfigError
 from layers.core.contents import CALLS
 from spotwright import workflows
-from spotwright.workflows.install.preflight.boundary import ACTIONS, OF_ZONAL_SHIFTS
+from spotwright.workflows.install.preflight.boundary import OF_OPTIONS, needed_actions
+from spotwright.workflows.install.preflight.facts import Target
 from tests.infra import conftest
-from tests.infra.conftest import MEMORY
+from tests.infra.conftest import KEY, MEMORY
 from tests.infra.template import Resource, Statement, Template, statements
 
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -385,11 +386,16 @@ def test_what_is_granted_is_what_the_layer_can_call(plain: Template, service: st
     assert mine - IMPLIED[service] == set(CALLS[service])
 
 
-def test_the_preflight_knows_every_action_that_a_permissions_boundary_must_allow(plain: Template) -> None:
-    granted = {
-        action
-        for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
-        for policy in plain.of(kind).values()
-        for action in _actions(statements(policy["PolicyDocument"]))
-    }
-    assert granted == {*ACTIONS, *OF_ZONAL_SHIFTS}
+def test_the_preflight_knows_every_action_that_a_permissions_boundary_must_allow(
+    plain: Template, full: Template
+) -> None:
+    target = Target("dev", "eu-west-1")
+    with_vpc_and_key = Target("dev", "eu-west-1", vpc_id="vpc-1", kms_key_arn=KEY)
+    for template, deployed in ((plain, target), (full, with_vpc_and_key)):
+        granted = {
+            action
+            for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+            for policy in template.of(kind).values()
+            for action in _actions(statements(policy["PolicyDocument"]))
+        }
+        assert granted - {*OF_OPTIONS} == {*needed_actions(deployed)}

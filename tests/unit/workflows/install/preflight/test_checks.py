@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.workflows.install.preflight.boundary import ACTIONS
+from spotwright.workflows.install.preflight.boundary import needed_actions
 from spotwright.workflows.install.preflight.checks import CHECKS, Status, run_checks
 from spotwright.workflows.install.preflight.facts import (
     AccessEntry,
@@ -395,9 +395,29 @@ def test_a_boundary_that_allows_in_part_or_denies_under_a_condition_is_no_proble
     for seen in (
         boundary(Effect="Deny", NotAction="iam:*", Resource="*", Condition=condition),
         boundary(Effect="Deny", Action="s3:*", Resource="arn:aws:s3:::payroll/*"),
-        facts(boundary={"Statement": {"Effect": "Allow", "Action": [*ACTIONS], "Resource": "arn:aws:*"}}),
+        facts(
+            boundary={"Statement": {"Effect": "Allow", "Action": [*needed_actions(target)], "Resource": "arn:aws:*"}}
+        ),
     ):
         assert {check.status for check in run_checks(target, seen)} == {Status.OK}
+
+
+@pytest.mark.parametrize(
+    ("target", "refused"),
+    [
+        (IN_VPC, "ec2:AssignPrivateIpAddresses, ec2:CreateNetworkInterface, "),
+        (WITH_KEY, "kms:Decrypt, kms:DescribeKey, "),
+    ],
+)
+def test_a_boundary_must_allow_what_a_vpc_and_a_key_need_besides(target: Target, refused: str) -> None:
+    bounded = msgspec.structs.replace(target, permissions_boundary="Limit")
+    enough_without = [*needed_actions(TARGET)]
+    seen = facts(boundary={"Statement": {"Effect": "Allow", "Action": enough_without, "Resource": "*"}})
+    (check,) = run_checks(bounded, seen, ("permissions-boundary",))
+    assert check.status is Status.PROBLEM
+    assert f"does not allow {refused}" in check.message
+    (check,) = run_checks(msgspec.structs.replace(TARGET, permissions_boundary="Limit"), seen, (check.name,))
+    assert check.status is Status.OK
 
 
 def test_a_role_with_policies_of_its_own_may_be_allowed_what_is_needed() -> None:

@@ -31,13 +31,13 @@ def nominate(api: Transport, node: str, pods: Mapping[str, str], *, again: bool)
 
     before = dict(_of_pods(read, pods)) if again else {}
     # Without ``again`` every pod is patched, and read only where its tests do not hold.
-    is_open = {key: uid for key, uid in pods.items() if before.get(key, _Nomination(is_open=True)).is_open}
+    open_pods = {key: uid for key, uid in pods.items() if not again or before[key].is_open}
     changes: list[JsonObject] = [
         _IS_UNBOUND,
         {"op": "test", "path": _FIELD, "value": None},
         {"op": "add", "path": _FIELD, "value": node},
     ]
-    patched = _patch_pods(api, is_open, changes)
+    patched = _patch_pods(api, open_pods, changes)
     nominated = {key for key, nomination in before.items() if nomination.node == node}
     return frozenset(nominated | {key for key, is_set in patched if is_set or (not again and read(key).node == node)})
 

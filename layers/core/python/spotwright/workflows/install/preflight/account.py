@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from spotwright.workflows.install.preflight.boundary import refused_actions
+from spotwright.workflows.install.preflight.boundary import needed_actions, refused_actions
 from spotwright.workflows.install.preflight.facts import Facts, NotAsked, Role, Target
 from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
@@ -89,14 +89,14 @@ def check_boundary(target: Target, facts: Facts) -> Verdict:
             f"permissionsBoundary {target.permissions_boundary}: IAM has no such policy; create it, or correct the"
             " name in cdk.json"
         )
-    if refused := refused_actions(facts.boundary):
+    if refused := refused_actions(facts.boundary, needed_actions(target)):
         more = f" and {len(refused) - _SHOWN_ACTIONS} more" if len(refused) > _SHOWN_ACTIONS else ""
         return Problem(
             f"permissionsBoundary {target.permissions_boundary} does not allow"
             f" {', '.join(refused[:_SHOWN_ACTIONS])}{more}, without which the functions do not work: let it allow"
             " them, or name another policy in cdk.json"
         )
-    return Works(f"{target.permissions_boundary} allows every action that the roles are granted")
+    return Works(f"{target.permissions_boundary} allows every action that the roles are granted, if only in part")
 
 
 def check_key(target: Target, facts: Facts) -> Verdict:

@@ -1,8 +1,10 @@
 """Whether a permissions boundary lets the roles of the stack do their work."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
+
+from spotwright.workflows.install.preflight.facts import Target
 
 # The actions that roles of the stack are granted, by service; tests/infra/test_grants.py compares.
 _CALLS: Final[Mapping[str, str]] = {
@@ -31,13 +33,35 @@ _CALLS: Final[Mapping[str, str]] = {
     "ssm": "GetParameters",
     "sts": "AssumeRole",
 }
-ACTIONS: Final = tuple(f"{service}:{call}" for service, calls in _CALLS.items() for call in calls.split())
-# Granted for the setting ENABLE_ZONAL_SHIFT alone.
-OF_ZONAL_SHIFTS: Final = ("arc-zonal-shift:GetManagedResource",)
+# What CDK grants besides: to functions in a VPC for their network interfaces, and for the customer's key.
+_CALLS_IN_VPC: Final[Mapping[str, str]] = {
+    "ec2": (
+        "AssignPrivateIpAddresses CreateNetworkInterface DeleteNetworkInterface DescribeNetworkInterfaces"
+        " UnassignPrivateIpAddresses"
+    )
+}
+_CALLS_OF_KEY: Final[Mapping[str, str]] = {
+    "kms": "Decrypt DescribeKey Encrypt GenerateDataKey ReEncryptFrom ReEncryptTo"
+}
+# Granted for ENABLE_ZONAL_SHIFT and removeDataOnDestroy alone; a boundary is not asked for them.
+OF_OPTIONS: Final = (
+    "arc-zonal-shift:GetManagedResource",
+    "s3:DeleteObject",
+    "s3:DeleteObjectVersion",
+    "s3:ListBucketVersions",
+)
 
 
-def refused_actions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Actions that the boundary does not allow at all, or denies for everything, in the order of ``ACTIONS``.
+def needed_actions(target: Target) -> tuple[str, ...]:
+    """What the roles of a stack with this cluster are granted whatever its settings are."""
+    granted = [_CALLS]
+    granted += [_CALLS_IN_VPC] if target.vpc_id else []
+    granted += [_CALLS_OF_KEY] if target.kms_key_arn else []
+    return tuple(f"{service}:{call}" for each in granted for service, calls in each.items() for call in calls.split())
+
+
+def refused_actions(document: Mapping[str, Any], needed: Iterable[str]) -> tuple[str, ...]:
+    """Those of the needed actions that the boundary does not allow at all, or denies for everything, in their order.
 
     What it allows for some resources or under a condition counts as allowed.
     https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies_boundaries.html
@@ -52,7 +76,7 @@ def refused_actions(document: Mapping[str, Any]) -> tuple[str, ...]:
     ]
     return tuple(
         action
-        for action in ACTIONS
+        for action in needed
         if not any(_is_of(action, statement) for statement in allowing)
         or any(_is_of(action, statement) for statement in denying)
     )
