@@ -1,12 +1,14 @@
 """What the preflight says where a program, or the API server, does not answer it."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from spotwright.cli.inputs.preflight_facts import why_it_builds_nothing, why_not_answered
+from spotwright.cli.inputs.preflight_facts import in_cluster, why_it_builds_nothing, why_not_answered
 from spotwright.errors import ApiError, Denied, Unavailable
-from spotwright.workflows.install.preflight.facts import Target
+from spotwright.workflows.install.preflight.facts import NotAsked, Target
 
 
 def program(folder: Path, text: str) -> str:
@@ -47,3 +49,11 @@ def test_who_is_refused_is_told_what_to_do(failure: ApiError, parts: tuple[str, 
     reason = why_not_answered(Target("dev", "eu-west-1"), failure).reason
     for part in parts:
         assert part in reason
+
+
+@pytest.mark.parametrize("described", [{"certificateAuthority": {}}, {}, {"endpoint": "https://x"}])
+def test_a_cluster_that_eks_makes_or_could_not_make_has_no_api_server(described: dict[str, Any]) -> None:
+    eks = SimpleNamespace(describe_cluster=lambda **_: {"cluster": {"name": "dev", **described}})
+    for found in in_cluster(eks, Target("dev", "eu-west-1")):
+        assert isinstance(found, NotAsked)
+        assert "no API server yet" in found.reason

@@ -433,6 +433,79 @@ def test_functions_are_let_in_by_their_group_or_perhaps_by_their_address(source:
     assert check.status is Status.OK
 
 
+@pytest.mark.parametrize(
+    ("network", "status", "part"),
+    [
+        ({}, Status.OK, "reach the public endpoint through its way to the internet"),
+        ({"public_cidrs": ("192.0.2.0/24",)}, Status.NOT_CHECKED, "NAT gateways of vpc-2 must be among these"),
+        ({"has_public_endpoint": False}, Status.PROBLEM, "lets those of the functions (sg-1) in"),
+    ],
+)
+def test_functions_in_another_vpc_reach_the_public_endpoint_where_there_is_one(
+    network: dict[str, Any], status: Status, part: str
+) -> None:
+    elsewhere = msgspec.structs.replace(IN_VPC, vpc_id="vpc-2")
+    seen = msgspec.structs.replace(cluster(has_private_endpoint=True, **network), admitted=frozenset({"sg-eks"}))
+    (check,) = run_checks(elsewhere, seen, ("endpoint",))
+    assert (check.status, part in check.message) == (status, True)
+    assert "endpointPrivateAccess" not in check.message, "it is on"
+
+
+def test_whether_a_private_endpoint_is_reached_from_another_vpc_is_not_known() -> None:
+    closed = cluster(has_public_endpoint=False, has_private_endpoint=True)
+    seen = msgspec.structs.replace(closed, admitted=frozenset({"10.0.0.0/8"}))
+    (check,) = run_checks(msgspec.structs.replace(IN_VPC, vpc_id="vpc-2"), seen, ("endpoint",))
+    assert (check.status, "the cluster is in vpc-1" in check.message) == (Status.NOT_CHECKED, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [
+        ("PendingDeletion", f"aws kms cancel-key-deletion --key-id {KEY}, then aws kms enable-key --key-id {KEY}"),
+        ("PendingImport", "import its key material"),
+        ("Creating", "wait until it is Enabled"),
+        ("Unavailable", "name another key in cdk.json"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_not_always_one_to_enable(state: str, then: str) -> None:
+    (check,) = run_checks(WITH_KEY, facts(key=KmsKey(state, KEY_USERS)), ("kms-key",))
+    assert (check.status, f"its state is {state}: {then}" in check.message) == (Status.PROBLEM, True)
+    assert ("enable-key" in check.message) == ("enable-key" in then)
+
+
+def test_a_key_that_is_allowed_under_conditions_is_not_known_to_work() -> None:
+    everybody = KmsKey(is_conditional=True)
+    (check,) = run_checks(WITH_KEY, facts(key=everybody), ("kms-key",))
+    assert (check.status, "under conditions" in check.message) == (Status.NOT_CHECKED, True)
+    account = KmsKey(allowed_services=KEY_USERS, is_left_to_iam=False, is_conditional=True)
+    (check,) = run_checks(WITH_KEY, facts(key=account), ("kms-key",))
+    assert check.status is Status.NOT_CHECKED
+    (check,) = run_checks(WITH_KEY, facts(key=KmsKey(allowed_services=KEY_USERS, is_conditional=True)), ("kms-key",))
+    assert check.status is Status.OK
+
+
+def test_what_a_keys_policy_denies_is_not_allowed() -> None:
+    denied = KmsKey(allowed_services=frozenset({"*"}), denied_services=frozenset({"events.amazonaws.com"}))
+    for key in (denied, msgspec.structs.replace(denied, is_conditional=True)):
+        (check,) = run_checks(WITH_KEY, facts(key=key), ("kms-key",))
+        assert (check.status, "does not let events.amazonaws.com use" in check.message) == (Status.PROBLEM, True)
+
+
+def test_other_partitions_have_names_of_their_own() -> None:
+    china = msgspec.structs.replace(TARGET, region="cn-north-1", forwarder_image="spotwright-forwarder:1")
+    (check,) = run_checks(china, READY, ("forwarder-image",))
+    assert "ACCOUNT.dkr.ecr.cn-north-1.amazonaws.com.cn/spotwright-forwarder" in check.message
+    role = msgspec.structs.replace(ROLE, policies=frozenset(), partition="aws-us-gov")
+    (check,) = run_checks(TARGET, facts(roles={"nodes": role}), ("node-roles",))
+    assert "--policy-arn arn:aws-us-gov:iam::aws:policy/AmazonEKSWorkerNodePolicy" in check.message
+    arn = "arn:aws-cn:kms:cn-north-1:123456789012:key/1"
+    for logs in ("logs.cn-north-1.amazonaws.com", "logs.cn-north-1.amazonaws.com.cn"):
+        users = frozenset({"events.amazonaws.com", logs})
+        target = msgspec.structs.replace(china, kms_key_arn=arn)
+        (check,) = run_checks(target, facts(key=KmsKey(allowed_services=users)), ("kms-key",))
+        assert check.status is Status.OK
+
+
 def test_a_private_endpoint_and_endpoints_of_the_vpc_are_enough_without_internet() -> None:
     closed = cluster(has_public_endpoint=False, has_private_endpoint=True)
     seen = msgspec.structs.replace(closed, subnets={"subnet-1": Subnet("vpc-1")}, endpoints=NEEDED | OF_NODES)

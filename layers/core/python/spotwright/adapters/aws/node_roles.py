@@ -23,7 +23,8 @@ def role(iam: "IAMClient", name: str) -> Role | None | NotAsked:
     arns, has_own = policies
     of_aws = frozenset(arn.rpartition("/")[2] for arn in arns if ":iam::aws:policy/" in arn)
     trusted = _trusted(found.get("AssumeRolePolicyDocument"))
-    return Role(trusted, of_aws, has_own or len(of_aws) < len(arns), found.get("CreateDate"), found.get("Path", "/"))
+    has_other, partition = has_own or len(of_aws) < len(arns), found["Arn"].split(":")[1]
+    return Role(trusted, of_aws, has_other, found.get("CreateDate"), found.get("Path", "/"), partition)
 
 
 def _policies(iam: "IAMClient", name: str) -> tuple[list[str], bool]:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 _SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 _HTTPS = 443
+# Lists of a security group's rule, with the key that names whom the rule is for.
+_SOURCES = {
+    "UserIdGroupPairs": "GroupId",
+    "IpRanges": "CidrIp",
+    "Ipv6Ranges": "CidrIpv6",
+    "PrefixListIds": "PrefixListId",
+}
 # ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY, with a digest or a tag.
 _ECR_IMAGE = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+)(?:@(sha256:[0-9a-f]{64})|:([\w.-]+))?"
 
@@ -100,35 +107,56 @@ def kms_key(kms: Any, arn: str) -> KmsKey | None | NotAsked:
     policy = ask("kms:GetKeyPolicy", lambda: kms.get_key_policy(KeyId=arn, PolicyName="default")["Policy"])
     if isinstance(policy, NotAsked):
         return policy
-    users = list(_users_of_key(json.loads(policy)))
-    services = {service for named in users for service in _listed(named.get("Service"))}
-    accounts = {principal for named in users for principal in _listed(named.get("AWS"))}
     partition, account = arn.split(":")[1], arn.split(":")[4]
     of_account = {"*", account, f"arn:{partition}:iam::{account}:root"}
-    return KmsKey(state, frozenset(services | ({"*"} & accounts)), bool(of_account & accounts))
+    statements = [statement for statement in _listed(json.loads(policy).get("Statement")) if _is_about_use(statement)]
+    allowing = [statement for statement in statements if statement.get("Effect") == "Allow"]
+    denying = [
+        statement for statement in statements if statement.get("Effect") == "Deny" and not statement.get("Condition")
+    ]
+    # Who is named may have a condition; whether one for everybody, or the account, holds for whom is not known.
+    open_to = _principals([statement for statement in allowing if not statement.get("Condition")], "AWS")
+    open_at_times = _principals([statement for statement in allowing if statement.get("Condition")], "AWS")
+    closed_to = _principals(denying, "AWS")
+    return KmsKey(
+        state,
+        allowed_services=_principals(allowing, "Service") | (open_to & {"*"}),
+        denied_services=_principals(denying, "Service") | (closed_to & {"*"}),
+        is_left_to_iam=bool(open_to & of_account) and not closed_to & of_account,
+        is_conditional=bool(open_at_times & of_account),
+    )
 
 
-def _users_of_key(policy: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Whom a key's policy lets encrypt with it: principals by kind."""
-    for statement in _listed(policy.get("Statement")):
-        uses = any(fnmatchcase("kms:generatedatakey", action.lower()) for action in _listed(statement.get("Action")))
-        if uses and statement.get("Effect") == "Allow":
-            principal = statement.get("Principal")
-            yield principal if isinstance(principal, Mapping) else {"AWS": principal}
+def _is_about_use(statement: Mapping[str, Any]) -> bool:
+    """Whether a statement of a key's policy is about who may encrypt with it."""
+    patterns = _listed(statement.get("NotAction", statement.get("Action")))
+    is_named = any(fnmatchcase("kms:generatedatakey", pattern.lower()) for pattern in patterns)
+    return is_named != ("NotAction" in statement)
+
+
+def _principals(statements: Iterable[Mapping[str, Any]], kind: str) -> frozenset[str]:
+    """Whom statements name of a kind, such as Service; everybody, "*", is of the kind AWS."""
+    found = (statement.get("Principal") for statement in statements)
+    named = (principal if isinstance(principal, Mapping) else {"AWS": principal} for principal in found)
+    return frozenset(name for principal in named for name in _listed(principal.get(kind)))
 
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
+def _described(ec2: "EC2Client", operation: Any, field: str, name: str, values: Iterable[str]) -> list[Any]:
+    """What EC2 describes by one filter, of all pages."""
+    pages: Iterable[Any] = ec2.get_paginator(operation).paginate(Filters=[{"Name": name, "Values": [*values]}])
+    return [found for page in pages for found in page[field]]
+
+
 def subnets(ec2: "EC2Client", ids: tuple[str, ...], vpc_id: str) -> dict[str, Subnet] | NotAsked:
     """Subnets by id, those that EC2 does not know left out."""
 
     def described() -> dict[str, Subnet]:
-        names = [{"Name": "subnet-id", "Values": list(ids)}]
-        found = ec2.describe_subnets(Filters=names)["Subnets"]  # type: ignore[arg-type]
-        in_vpc = [{"Name": "vpc-id", "Values": [vpc_id]}]
-        tables = ec2.describe_route_tables(Filters=in_vpc)["RouteTables"]  # type: ignore[arg-type]
+        found = _described(ec2, "describe_subnets", "Subnets", "subnet-id", ids)
+        tables = _described(ec2, "describe_route_tables", "RouteTables", "vpc-id", [vpc_id])
         table_by_subnet = {subnet["SubnetId"]: _route_table(subnet["SubnetId"], tables) for subnet in found}
         return {
             subnet["SubnetId"]: Subnet(
@@ -171,8 +199,7 @@ def security_groups(ec2: "EC2Client", ids: tuple[str, ...]) -> dict[str, str] | 
     """The VPCs of security groups by group, those that EC2 does not know left out."""
 
     def described() -> dict[str, str]:
-        names = [{"Name": "group-id", "Values": list(ids)}]
-        found = ec2.describe_security_groups(Filters=names)["SecurityGroups"]  # type: ignore[arg-type]
+        found = _described(ec2, "describe_security_groups", "SecurityGroups", "group-id", ids)
         return {group["GroupId"]: group["VpcId"] for group in found}
 
     return ask("ec2:DescribeSecurityGroups", described)
@@ -180,13 +207,15 @@ def security_groups(ec2: "EC2Client", ids: tuple[str, ...]) -> dict[str, str] | 
 
 def admitted(ec2: "EC2Client", groups: tuple[str, ...]) -> frozenset[str] | NotAsked:
     """Whom any of these security groups lets in on port 443: other groups, addresses and prefix lists."""
-
-    def described() -> frozenset[str]:
-        names = [{"Name": "group-id", "Values": list(groups)}]
-        found = ec2.describe_security_groups(Filters=names)["SecurityGroups"]  # type: ignore[arg-type]
-        return frozenset(source for group in found for rule in group["IpPermissions"] for source in _sources(rule))
-
-    return ask("ec2:DescribeSecurityGroups", described)
+    found = ask(
+        "ec2:DescribeSecurityGroups",
+        lambda: _described(ec2, "describe_security_groups", "SecurityGroups", "group-id", groups),
+    )
+    if isinstance(found, NotAsked):
+        return found
+    if hidden := sorted({*groups} - {group["GroupId"] for group in found}):
+        return NotAsked(f"EC2 does not show you {', '.join(hidden)}")
+    return frozenset(source for group in found for rule in group["IpPermissions"] for source in _sources(rule))
 
 
 def _sources(rule: Mapping[str, Any]) -> Iterator[str]:
@@ -194,8 +223,7 @@ def _sources(rule: Mapping[str, Any]) -> Iterator[str]:
     ports = range(rule.get("FromPort", 0), rule.get("ToPort", 65535) + 1)
     if rule["IpProtocol"] != "-1" and (rule["IpProtocol"] not in ("tcp", "6") or _HTTPS not in ports):
         return
-    kinds = {"UserIdGroupPairs": "GroupId", "IpRanges": "CidrIp", "PrefixListIds": "PrefixListId"}
-    for kind, key in kinds.items():
+    for kind, key in _SOURCES.items():
         yield from (str(source[key]) for source in rule.get(kind, ()) if source.get(key))
 
 
@@ -204,17 +232,20 @@ def endpoints(ec2: "EC2Client", vpc_id: str, route_tables: Set[str]) -> frozense
     route tables: by a gateway that all of them have, or an interface with private DNS."""
 
     def described() -> frozenset[str]:
-        in_vpc = [{"Name": "vpc-id", "Values": [vpc_id]}]
-        found = ec2.describe_vpc_endpoints(Filters=in_vpc)["VpcEndpoints"]  # type: ignore[arg-type]
-        return frozenset(_service(endpoint) for endpoint in found if _serves(endpoint, route_tables))
+        found = _described(ec2, "describe_vpc_endpoints", "VpcEndpoints", "vpc-id", [vpc_id])
+        serving = (endpoint for endpoint in found if _serves(endpoint, route_tables))
+        return frozenset(_service(endpoint, ec2.meta.region_name) for endpoint in serving) - {""}
 
     return ask("ec2:DescribeVpcEndpoints", described)
 
 
-def _service(endpoint: Mapping[str, Any]) -> str:
-    """What comes after the region in com.amazonaws.REGION.ecr.api; a global service's name has none."""
-    name = str(endpoint["ServiceName"])
-    return name.partition(".amazonaws.")[2].partition(".")[2] or name.rpartition(".")[2]
+def _service(endpoint: Mapping[str, Any], region: str) -> str:
+    """What comes after the region in com.amazonaws.REGION.ecr.api; a global service's name has none.
+
+    "" = it serves no service of AWS in the region: endpoints of VPC Lattice name no service at all.
+    """
+    first, _, service = str(endpoint.get("ServiceName", "")).partition(".amazonaws.")[2].partition(".")
+    return first if not service else service if first == region else ""
 
 
 def _serves(endpoint: Mapping[str, Any], route_tables: Set[str]) -> bool:

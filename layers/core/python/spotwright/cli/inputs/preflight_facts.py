@@ -31,6 +31,7 @@ from spotwright.workflows.install.preflight.facts import (
 from spotwright.workflows.install.preflight.workloads import read_workloads, unserved_volume
 
 _UNKNOWN: Final = NotAsked("the cluster is not known")
+_NO_ENDPOINT: Final = NotAsked("the cluster has no API server yet")
 _BUILDER_SECONDS: Final = 20
 
 
@@ -43,7 +44,7 @@ def gather_facts(target: Target) -> Facts:
     arns = _role_arns(target)
     subnets = preflight.subnets(ec2, target.subnet_ids, target.vpc_id) if target.vpc_id else {}
     image_builder = _image_builder()
-    workloads, volume = _in_cluster(eks, target) if is_known else (_UNKNOWN, _UNKNOWN)
+    workloads, volume = in_cluster(eks, target) if is_known else (_UNKNOWN, _UNKNOWN)
     return Facts(
         cluster=cluster,
         other_clusters=() if is_known else readiness.cluster_names(eks),
@@ -125,23 +126,30 @@ def _boundary(iam: Any, target: Target, arns: dict[str, str] | NotAsked) -> Mapp
     return preflight.policy_document(iam, f"{prefix}:policy/{boundary}")
 
 
-def _in_cluster(eks: Any, target: Target) -> tuple[Workloads | NotAsked, str | NotAsked]:
+def in_cluster(eks: Any, target: Target) -> tuple[Workloads | NotAsked, str | NotAsked]:
     """What runs in the cluster, and a volume without a driver, with a token of the caller, who may have no access entry
     there."""
     try:
-        objects = DynamicClient(_connection(eks, target), attempts=1)
+        connection = _connection(eks, target)
+        if connection is None:
+            return _NO_ENDPOINT, _NO_ENDPOINT
+        objects = DynamicClient(connection, attempts=1)
         return read_workloads(objects), _answer(target, partial(unserved_volume, objects))
     except ApiError as failure:
         unknown = why_not_answered(target, failure)
         return unknown, unknown
 
 
-def _connection(eks: Any, target: Target) -> Configuration:
+def _connection(eks: Any, target: Target) -> Configuration | None:
+    """None = EKS names no endpoint, as of a cluster that it makes or could not make."""
     with translate_errors("eks:DescribeCluster"):
         cluster = eks.describe_cluster(name=target.name)["cluster"]
-    authority = base64.b64decode(cluster["certificateAuthority"]["data"]).decode()
+    endpoint, authority = cluster.get("endpoint"), (cluster.get("certificateAuthority") or {}).get("data")
+    if not endpoint or not authority:
+        return None
     sts = clients.client("sts", region=target.region)
-    return token_configuration(cluster["endpoint"], authority, lambda: kubernetes_token(sts, target.name))
+    decoded = base64.b64decode(authority).decode()
+    return token_configuration(endpoint, decoded, lambda: kubernetes_token(sts, target.name))
 
 
 def _answer(target: Target, call: Callable[[], str]) -> str | NotAsked:

@@ -3,13 +3,21 @@
 from typing import Final
 
 from spotwright.workflows.install.preflight.boundary import needed_actions, refused_actions
-from spotwright.workflows.install.preflight.facts import Facts, NotAsked, Role, Target
+from spotwright.workflows.install.preflight.facts import Facts, KmsKey, NotAsked, Role, Target
 from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
 # What the queues wake at the same time when all are busy; each function gets less where the account has less.
 NEEDED_CONCURRENCY: Final = 30
 _SHOWN_ACTIONS: Final = 6
 _CONCURRENCY_QUOTA: Final = "L-B99A9384"
+# What to do where a key is in one of these states. https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
+_AFTER_STATE: Final = {
+    "Creating": "wait until it is Enabled",
+    "Disabled": "aws kms enable-key --key-id {key}",
+    "PendingDeletion": "aws kms cancel-key-deletion --key-id {key}, then aws kms enable-key --key-id {key}",
+    "PendingImport": "import its key material (aws kms import-key-material)",
+    "Updating": "wait until it is Enabled",
+}
 # Whoever has one of a group may do what the group is for.
 # https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html
 _POLICIES: Final = (
@@ -47,7 +55,7 @@ def _role_problem(name: str, role: Role | None) -> str:
     lacking = _lacking(role)
     if lacking and not role.has_other_policies:
         attach = f"aws iam attach-role-policy --role-name {name.rpartition('/')[2]} --policy-arn"
-        return f"node role {name} lacks {lacking[0]}: {attach} arn:aws:iam::aws:policy/{lacking[0]}"
+        return f"node role {name} lacks {lacking[0]}: {attach} arn:{role.partition}:iam::aws:policy/{lacking[0]}"
     return ""
 
 
@@ -114,17 +122,22 @@ def check_key(target: Target, facts: Facts) -> Verdict:
     if facts.key is None:
         return Problem(f"kmsKeyArn {arn}: KMS has no such key; create it, or correct the ARN in cdk.json")
     if facts.key.state != "Enabled":
-        return Problem(f"kmsKeyArn {arn}: its state is {facts.key.state}: aws kms enable-key --key-id {arn}")
+        then = _AFTER_STATE.get(facts.key.state, "name another key in cdk.json, or see what KMS says of that state")
+        return Problem(f"kmsKeyArn {arn}: its state is {facts.key.state}: {then.format(key=arn)}")
     needed = ["events.amazonaws.com", f"logs.{region}.amazonaws.com"]
     needed += ["cloudwatch.amazonaws.com"] if target.has_topic else []
-    problems = []
+    problems, lacking = [], [service for service in needed if not _is_let_use(facts.key, service)]
+    if facts.key.is_conditional and not facts.key.denied_services and (lacking or not facts.key.is_left_to_iam):
+        return NotChecked(
+            f"the policy of {arn} lets everybody, or the account, use the key under conditions; whether these hold for"
+            f" the stack's roles and {' and '.join(needed)} is not known (docs/clusters.md#a-key-of-your-own)"
+        )
     if not facts.key.is_left_to_iam:
         root = f"arn:{arn.split(':')[1]}:iam::{arn.split(':')[4]}:root"
         problems.append(
             f"the policy of {arn} does not leave its use to IAM, so that what the stack's roles are granted does not"
             f" count: let it allow kms:* to {root}, as KMS's own default policy does"
         )
-    lacking = [service for service in needed if not {service, "*"} & facts.key.allowed_services]
     if lacking:
         problems.append(
             f"the policy of {arn} does not let {' and '.join(lacking)} use the key, without which log groups are not"
@@ -133,3 +146,9 @@ def check_key(target: Target, facts: Facts) -> Verdict:
     if problems:
         return Problem("; ".join(problems))
     return Works(f"{arn} is enabled, and its policy names {', '.join(needed)}")
+
+
+def _is_let_use(key: KmsKey, service: str) -> bool:
+    """Whether a key's policy lets a service use it, which has a name of its own in China, too."""
+    names = {"*", service, f"{service}.cn"}
+    return bool(names & key.allowed_services) and not names & key.denied_services

@@ -317,9 +317,10 @@ def _check_image(target: Target, facts: Facts) -> Verdict:
         return _check_builder(target, facts)
     registry = image.partition("/")[0]
     if "/" not in image or not (set(".:") & set(registry) or registry == "localhost"):
+        domain = "amazonaws.com.cn" if target.region.startswith("cn-") else "amazonaws.com"
         return Problem(
             f"forwarderImage {image} names no registry, so that nodes would ask docker.io: make forwarder-image"
-            f" IMAGE=ACCOUNT.dkr.ecr.{target.region}.amazonaws.com/spotwright-forwarder:TAG, and name that in cdk.json"
+            f" IMAGE=ACCOUNT.dkr.ecr.{target.region}.{domain}/spotwright-forwarder:TAG, and name that in cdk.json"
         )
     if facts.has_image is False:
         return Problem(

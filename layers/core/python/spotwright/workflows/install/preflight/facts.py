@@ -67,13 +67,14 @@ class ClusterDescription(msgspec.Struct, frozen=True):
 
 class Role(msgspec.Struct, frozen=True):
     """An IAM role. ``policies``: names of AWS's managed policies; ``has_other_policies``: it has more than those;
-    ``created_at``: None = not known; ``path`` as IAM has it, with / at both ends."""
+    ``created_at``: None = not known; ``path`` as IAM has it, with / at both ends; ``partition``: of its ARN."""
 
     trusted_services: frozenset[str] = frozenset()
     policies: frozenset[str] = frozenset()
     has_other_policies: bool = False
     created_at: datetime | None = None
     path: str = "/"
+    partition: str = "aws"
 
 
 class Addon(msgspec.Struct, frozen=True):
@@ -93,11 +94,14 @@ class AccessEntry(msgspec.Struct, frozen=True):
 
 class KmsKey(msgspec.Struct, frozen=True):
     """A KMS key. ``allowed_services``: whom its policy lets use it, such as events.amazonaws.com, or "*";
-    ``is_left_to_iam``: it lets the account's own policies say who may use it."""
+    ``denied_services``: whom it denies that; ``is_left_to_iam``: it lets the account's own policies say who may use it;
+    ``is_conditional``: it lets everybody, or the account, use it under conditions."""
 
     state: str = "Enabled"
     allowed_services: frozenset[str] = frozenset()
+    denied_services: frozenset[str] = frozenset()
     is_left_to_iam: bool = True
+    is_conditional: bool = False
 
 
 class Subnet(msgspec.Struct, frozen=True):

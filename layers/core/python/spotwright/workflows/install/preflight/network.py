@@ -17,20 +17,42 @@ def check_endpoint(target: Target, facts: Facts, cluster: ClusterDescription) ->
     is_open = cluster.has_public_endpoint and (not cluster.public_cidrs or bool(_ANYWHERE & {*cluster.public_cidrs}))
     if not target.vpc_id:
         return _reached_from_outside(target, cluster, is_open=is_open)
-    if cluster.has_private_endpoint and not _are_admitted(target, facts):
+    if not _resolves_to_private(target, cluster):
+        return _reached_in_public(target, cluster, is_open=is_open)
+    if not _are_admitted(target, facts):
         return Problem(
             f"no security group of the API server ({', '.join(cluster.security_groups)}) lets those of the functions"
             f" ({', '.join(target.security_group_ids)}) in: aws ec2 authorize-security-group-ingress --group-id"
             f" {cluster.security_groups[0]} --protocol tcp --port 443 --source-group {target.security_group_ids[0]}"
         )
-    if cluster.has_private_endpoint:
-        return Works(f"the functions reach the private endpoint from {target.vpc_id}")
+    if cluster.vpc_id and cluster.vpc_id != target.vpc_id:
+        return NotChecked(f"the endpoint is private, {_in_two_vpcs(target, cluster)}")
+    return Works(f"the functions reach the private endpoint from {target.vpc_id}")
+
+
+def _resolves_to_private(target: Target, cluster: ClusterDescription) -> bool:
+    """Whether the API server's name leads to the private endpoint: in the cluster's VPC, and in another one only where
+    there is no public endpoint.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html
+    """
+    is_inside = cluster.vpc_id in ("", target.vpc_id)
+    return cluster.has_private_endpoint and (is_inside or not cluster.has_public_endpoint)
+
+
+def _reached_in_public(target: Target, cluster: ClusterDescription, *, is_open: bool) -> Verdict:
+    """The public endpoint, from functions in a VPC."""
     if is_open:
         return Works(f"the functions in {target.vpc_id} reach the public endpoint through its way to the internet")
+    private = (
+        ""
+        if cluster.has_private_endpoint
+        else f", or turn the private endpoint on (aws eks update-cluster-config --name {target.name}"
+        " --resources-vpc-config endpointPrivateAccess=true)"
+    )
     return NotChecked(
         f"the endpoint is public for {', '.join(cluster.public_cidrs)} alone: the addresses of the NAT gateways of"
-        f" {target.vpc_id} must be among these, or turn the private endpoint on (aws eks update-cluster-config --name"
-        f" {target.name} --resources-vpc-config endpointPrivateAccess=true)"
+        f" {target.vpc_id} must be among these{private}"
     )
 
 
@@ -118,8 +140,12 @@ def _check_way_out(target: Target, facts: Facts, cluster: ClusterDescription) ->
 
 def _in_place(target: Target, cluster: ClusterDescription, way: str) -> Verdict:
     if cluster.vpc_id and cluster.vpc_id != target.vpc_id:
-        return NotChecked(
-            f"the functions run in {target.vpc_id}, the cluster is in {cluster.vpc_id}: the two must be"
-            " connected (peering or a transit gateway), and resolve the endpoint's name"
-        )
+        return NotChecked(_in_two_vpcs(target, cluster))
     return Works(f"subnets and security groups are in {target.vpc_id}, with {way}")
+
+
+def _in_two_vpcs(target: Target, cluster: ClusterDescription) -> str:
+    return (
+        f"the functions run in {target.vpc_id}, the cluster is in {cluster.vpc_id}: the two must be"
+        " connected (peering or a transit gateway), and resolve the endpoint's name"
+    )
