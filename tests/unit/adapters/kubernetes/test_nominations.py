@@ -2,9 +2,11 @@
 
 from typing import Any, cast
 
+import pytest
+
 from spotwright.adapters.kubernetes.nominations import nominate
 from spotwright.adapters.kubernetes.transport import Transport
-from spotwright.errors import NotFound
+from spotwright.errors import InvalidRequest, NotFound
 
 NODE = "planned"
 
@@ -47,3 +49,37 @@ def test_only_pods_that_are_neither_nominated_nor_bound_are_written_again() -> N
     assert found == {"default/nominated", "default/cleared"}
     assert [call for call in transport.calls if call.startswith("PATCH")] == ["PATCH cleared"]
     assert sorted(call for call in transport.calls if call.startswith("GET")) == sorted(f"GET {name}" for name in names)
+
+
+class Overtaken(FakeTransport):
+    """Before a pod is written, somebody else has changed it."""
+
+    def __init__(self, pods: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> None:
+        super().__init__(pods)
+        self._after = after
+
+    def call(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        if method == "PATCH":
+            self._pods = self._after
+            super().call(method, path, **more)
+            raise InvalidRequest("the test of the patch does not hold")
+        return super().call(method, path, **more)
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize(
+    ("after", "is_nominated"),
+    [
+        ({"pod": shown("1", nominated=NODE)}, True),
+        ({"pod": shown("1", nominated="other")}, False),
+        ({"pod": shown("1", node=NODE)}, False),
+        ({"pod": shown("2", nominated=NODE)}, False),
+        ({}, False),
+    ],
+)
+def test_a_pod_that_another_process_nominated_in_between_is_nominated(
+    after: dict[str, dict[str, Any]], is_nominated: bool, again: bool
+) -> None:
+    transport = Overtaken({"pod": shown("1")}, after)
+    found = nominate(cast("Transport", transport), NODE, {"default/pod": "1"}, again=again)
+    assert found == ({"default/pod"} if is_nominated else set())

@@ -30,7 +30,8 @@ def nominate(api: Transport, node: str, pods: Mapping[str, str], *, again: bool)
         return _read_nomination(api, key, pods[key])
 
     before = dict(_of_pods(read, pods)) if again else {}
-    # Without ``again`` every pod is patched, and read only where its tests do not hold.
+    # Without ``again`` every pod is patched, and read only where its tests do not hold: another process may have
+    # nominated it for the same node.
     open_pods = {key: uid for key, uid in pods.items() if not again or before[key].is_open}
     changes: list[JsonObject] = [
         _IS_UNBOUND,
@@ -39,7 +40,7 @@ def nominate(api: Transport, node: str, pods: Mapping[str, str], *, again: bool)
     ]
     patched = _patch_pods(api, open_pods, changes)
     nominated = {key for key, nomination in before.items() if nomination.node == node}
-    return frozenset(nominated | {key for key, is_set in patched if is_set or (not again and read(key).node == node)})
+    return frozenset(nominated | {key for key, is_set in patched if is_set or read(key).node == node})
 
 
 def clear_nominations(api: Transport, node: str, pods: Mapping[str, str]) -> None:
