@@ -20,6 +20,7 @@ from typing import Any, Self
 import urllib3
 
 from local.aws.strictness import lenient_by_default
+from local.boot.agent import Joining
 from local.kubernetes.addons import WEBHOOK_IMAGE, install_addons
 from local.kubernetes.binaries import Binaries, ensure_built
 from local.kubernetes.certificates import KeyIdentifiers
@@ -51,7 +52,8 @@ class ControlFailed(RuntimeError):
 class StackOptions:
     """What a stack is started with. `pod_commands` maps image names to the commands their pods run.
 
-    Delays in seconds: launch to registration, registration to Ready, termination to deletion of the Node.
+    Delays in seconds: launch to registration, registration to Ready, termination to deletion of the Node. `joining`
+    AT_ONCE: Nodes are made by one write, which comes after both delays.
     `lenient` names rules of local/aws/strictness.py that are relaxed.
     `key_identifiers` OMITTED makes the API server's certificates as many EKS clusters have them.
     """
@@ -61,6 +63,7 @@ class StackOptions:
     boot_seconds: float = 3.0
     ready_seconds: float = 2.0
     removal_seconds: float = 5.0
+    joining: Joining = Joining.IN_STEPS
     lenient: Sequence[str] = field(default_factory=lenient_by_default)
     key_identifiers: KeyIdentifiers = KeyIdentifiers.INCLUDED
 
@@ -238,7 +241,8 @@ class Stack:
         delays = [
             text for name, value in zip(names, _delays(self._options), strict=True) for text in (name, str(value))
         ]
-        self._start_part("boot", "local.boot", *where, "--logs", str(self.logs), *delays)
+        how = ["--joining", self._options.joining]
+        self._start_part("boot", "local.boot", *where, "--logs", str(self.logs), *delays, *how)
         commands = {
             WEBHOOK_IMAGE: [sys.executable, "-m", "local.pods.admission_webhook"],
             **(self._options.pod_commands or {}),

@@ -20,6 +20,7 @@ from bench.scale.figures import Measured, measured_table
 from bench.scale.scene import Scene
 from bench.scale.workloads import interrupted
 from local.aws.strictness import WITHOUT_DELAYS
+from local.boot.agent import Joining
 from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.stack import Stack, StackOptions
 
@@ -47,15 +48,16 @@ def main() -> int:
 
 
 def _figures(options: argparse.Namespace, reference: karpenter.Karpenter | None) -> Iterator[Measured]:
-    yield from _of_spotwright(options)
+    # Karpenter's provider for kwok makes a Node by one write.
+    yield from _of_spotwright(options, Joining.IN_STEPS if reference is None else Joining.AT_ONCE)
     if reference is not None:
         yield from _of_karpenter(reference, options.nodes)
 
 
-def _of_spotwright(options: argparse.Namespace) -> Iterator[Measured]:
+def _of_spotwright(options: argparse.Namespace, joining: Joining) -> Iterator[Measured]:
     with _directory() as directory:
         _tell("a local stack with Spotwright deployed, about a minute")
-        undelayed = StackOptions(lenient=WITHOUT_DELAYS)
+        undelayed = StackOptions(lenient=WITHOUT_DELAYS, joining=joining)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
             roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
             deployment = CdkDeployment(stack, node_roles=roles)

@@ -5,6 +5,7 @@ shutting down or stopped -> NotReady, no kubelet; terminated -> (delay) -> Node 
 Every step is decided from the instance and the Node as they are, so that the agent may be restarted.
 """
 
+import enum
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -44,14 +45,29 @@ class BootDelays:
     removal_seconds: float = 5.0
 
 
+class Joining(enum.StrEnum):
+    """How a Node comes to be: as on EC2, or by one write, as by Karpenter's provider for kwok."""
+
+    IN_STEPS = "in-steps"
+    AT_ONCE = "at-once"
+
+
 class BootAgent:
     """Call `reconcile` about twice a second."""
 
-    def __init__(self, aws: AwsPort, api: KubernetesApi, log: BootLog, delays: BootDelays) -> None:
+    def __init__(
+        self,
+        aws: AwsPort,
+        api: KubernetesApi,
+        log: BootLog,
+        delays: BootDelays,
+        joining: Joining = Joining.IN_STEPS,
+    ) -> None:
         self._aws = aws
         self._api = api
         self._log = log
         self._delays = delays
+        self._joining = joining
         self._registered_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
         self._up: set[str] = set()
@@ -85,7 +101,7 @@ class BootAgent:
             self._done.add(instance.id)
 
     def _boot(self, instance: Instance) -> None:
-        if instance.state != "running" or time.time() < instance.launch_time + self._delays.boot_seconds:
+        if instance.state != "running" or time.time() < instance.launch_time + self._boot_seconds():
             return
         instance_type = self._aws.instance_type(instance.type)
         verdict = check_join(instance, self._aws.cluster(), self._aws.access_entries(), instance_type)
@@ -97,9 +113,17 @@ class BootAgent:
                 if verdict.final:
                     self._done.add(instance.id)
 
+    def _boot_seconds(self) -> float:
+        at_once = self._joining is Joining.AT_ONCE
+        return self._delays.boot_seconds + (self._delays.ready_seconds if at_once else 0.0)
+
     def _register(self, joining_node: JoiningNode) -> None:
+        node = node_registration(joining_node, timestamp())
+        if self._joining is Joining.AT_ONCE:
+            node["metadata"]["labels"] |= {**cloud_labels(joining_node.instance), KUBELET_LABEL: "kwok"}
+            node["spec"]["taints"].remove(UNINITIALIZED)
         try:
-            self._api.create("/api/v1/nodes", node_registration(joining_node, timestamp()))
+            self._api.create("/api/v1/nodes", node)
         except ApiError as error:
             if error.status != 409:
                 self._log.record_refusal(joining_node.instance, JoinRefusal("ApiServer", str(error), final=False))
@@ -107,6 +131,8 @@ class BootAgent:
             if self._node(joining_node.instance) is None:
                 return  # the address of an instance whose Node is not deleted yet: wait for that
         self._registered_at[joining_node.instance.id] = time.monotonic()
+        if self._joining is Joining.AT_ONCE:
+            self._up.add(joining_node.instance.id)
         self._log.record_join(joining_node.instance)
 
     def _come_up(self, instance: Instance) -> None:

@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from local.boot.agent import BootAgent, BootDelays
+from local.boot.agent import BootAgent, BootDelays, Joining
 from local.boot.log import BootLog
 from tests.local.conftest import BootHarness, numbered_instance, removed_afterwards
 
@@ -45,6 +45,22 @@ def test_an_instance_becomes_a_node_step_by_step_and_runs_pods(boots: BootHarnes
         boots.wait_until(lambda: boots.api.get(path)["status"]["phase"] == "Running")
         boots.api.delete(path)
         boots.wait_until(lambda: boots.api.find(path) is None)
+
+
+def test_a_node_that_joins_at_once_has_what_the_cloud_controller_adds(boots: BootHarness) -> None:
+    instance = numbered_instance(12)
+    delays = BootDelays(0.0, 0.0, 1.0)
+    boots.agent = BootAgent(boots.aws, boots.api, BootLog(boots.logs), delays, Joining.AT_ONCE)
+    boots.aws.put(instance)
+    with removed_afterwards(boots, instance):
+        boots.agent.reconcile()
+        node = boots.node(instance)
+        assert node is not None
+        assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "ap-northeast-2a"
+        assert "node.cloudprovider.kubernetes.io/uninitialized" not in {
+            taint["key"] for taint in node["spec"]["taints"]
+        }
+        boots.wait_until(lambda: boots.ready(instance) == "True")
 
 
 def test_a_refused_instance_has_no_node_and_the_reason_is_written_down(boots: BootHarness) -> None:
