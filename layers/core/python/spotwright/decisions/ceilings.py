@@ -94,12 +94,11 @@ def keep_within(plan: Plan, snapshot: Snapshot) -> Plan:
     if all(_most(plan, bound.setting) <= bound.allowed - bound.used for bound in snapshot.launch_bounds):
         return plan
     held_back = _divide(plan.new_nodes, snapshot)
-    pods = {pod.key for pod in snapshot.pods}
     waiting = tuple(
         UnplacedPod(pod, (_reason(node, bound),), (Cause(CODE, (node.nodepool,), {"setting": bound.setting}),))
         for node, bound in ((plan.new_nodes[number], bound) for number, bound in held_back.items())
         for pod in node.pods
-        if pod in pods
+        if pod in snapshot.pods_by_key
     )
     return msgspec.structs.replace(
         plan,
@@ -145,10 +144,10 @@ def _divide(nodes: Sequence[NewNode], snapshot: Snapshot) -> dict[int, LaunchBou
 
 def _in_order(nodes: Sequence[NewNode], snapshot: Snapshot) -> list[int]:
     """The numbers of the nodes: those with the most urgent pods first, those for no pod last."""
-    keys = {pod.key: priority_key(pod) for pod in snapshot.pods}
+    pods = snapshot.pods_by_key
 
     def urgency(number: int) -> tuple[bool, PriorityKey | tuple[()], int]:
-        known = [keys[pod] for pod in nodes[number].pods if pod in keys]
+        known = [priority_key(pods[key]) for key in nodes[number].pods if key in pods]
         return (not known, min(known) if known else (), number)
 
     return sorted(range(len(nodes)), key=urgency)

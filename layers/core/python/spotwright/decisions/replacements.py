@@ -68,12 +68,13 @@ def _hosts_by_pod(plan: Plan, launches: Iterable[Launch]) -> dict[str, str]:
 def _pods_by_node(snapshot: Snapshot, hosts: Mapping[str, str]) -> dict[str, set[str]]:
     """Node → where its pods go."""
     takers: dict[str, set[str]] = {}
-    for pod in snapshot.pods:
-        node = snapshot.moving_pods.get(pod.key)
+    pods = snapshot.pods_by_key
+    for key in pods.keys() & (snapshot.moving_pods.keys() | hosts.keys()):
+        node, pod = snapshot.moving_pods.get(key), pods[key]
         if node is not None:
             takers.setdefault(node, set()).add(pod.node_name)
-        elif pod.node_name and pod.key in hosts:
-            takers.setdefault(pod.node_name, set()).add(hosts[pod.key])
+        elif pod.node_name:
+            takers.setdefault(pod.node_name, set()).add(hosts[key])
     return takers
 
 

@@ -17,7 +17,7 @@ class BoundPods:
         groups: dict[object, tuple[Pod, dict[str, tuple[StateNode, int]]]] = {}
         for state_node in state_nodes:
             for pod in state_node.pods:
-                if pod.metadata.deletion_timestamp is None and pod.key not in moving:
+                if pod.metadata.deletion_timestamp is None and not (moving and pod.key in moving):
                     key = (pod.metadata.namespace, tuple(pod.metadata.labels.items()), pod.pod_anti_affinity)
                     on_nodes = groups.setdefault(key, (pod, {}))[1]
                     count = on_nodes[state_node.name][1] if state_node.name in on_nodes else 0

@@ -31,8 +31,10 @@ def commit_plan(
     body = msgspec.json.encode(snapshot, order="deterministic")
     snapshot_key = blobs.key("snapshots", body)
     decision_id = derived_id(snapshot.cluster, str(cluster_version), kind, snapshot_key)
-    pending = {pod.key: pod.metadata.uid for pod in snapshot.pods if not pod.node_name}
-    running = {pod.key: pod.metadata.uid for pod in snapshot.pods if pod.node_name}
+    pods = snapshot.pods_by_key
+    planned = {key: pods[key] for node in plan.new_nodes for key in node.pods if key in pods}
+    pending = {key: pod.metadata.uid for key, pod in planned.items() if not pod.node_name}
+    running = {key: pod.metadata.uid for key, pod in planned.items() if pod.node_name}
     launches = group_into_launches(decision_id, plan, pending, running)
     decision = Decision(
         id=decision_id,

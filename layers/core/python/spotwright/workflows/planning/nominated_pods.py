@@ -65,7 +65,7 @@ def is_for_claim(nomination: NominationRow, claim: NodeClaim) -> bool:
 
 def place_nominated_pods(
     pods: Iterable[Pod],
-    nominations: Iterable[NominationRow],
+    nominations: Collection[NominationRow],
     *,
     node_names: Mapping[str, str],
     leaving_nodes: Collection[str] = (),
@@ -79,6 +79,8 @@ def place_nominated_pods(
     ``nominatedNodeName`` that was written for it; one that another component wrote stays. A pod may be in several: the
     newest counts whose claim stays and which is not overdue.
     """
+    if not nominations and not leaving_nodes:
+        return tuple(pods)
     moment = int(now.timestamp() * 1000)
     by_pod: dict[PodIdentity, list[NominationRow]] = {}
     moving: dict[PodIdentity, list[NominationRow]] = {}

@@ -241,8 +241,10 @@ def _with_pods_of(snapshot: Snapshot, cluster: ClusterPort, names: Collection[st
 
 def _with_pods(snapshot: Snapshot, shown: Iterable[Pod], read: Iterable[Pod]) -> Snapshot:
     """A pod that was read replaces that of its name."""
-    pods = {pod.key: pod for pod in shown} | {pod.key: pod for pod in read}
-    ordered = sorted(pods.values(), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+    newer = {pod.key: pod for pod in read}
+    names = {pod.metadata.name for pod in newer.values()}
+    kept = (pod for pod in shown if pod.metadata.name not in names or pod.key not in newer)
+    ordered = sorted((*kept, *newer.values()), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
     return msgspec.structs.replace(snapshot, pods=tuple(ordered))
 
 

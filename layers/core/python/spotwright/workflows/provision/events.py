@@ -39,7 +39,7 @@ def record_events(
     for snapshot, plan, decision in plans:
         _record_object_events(cluster, snapshot, plan)
         buffer_status.update_buffer_status(cluster, snapshot, plan)
-        pods = {pod.key: pod for pod in snapshot.pods}
+        pods = snapshot.pods_by_key
         waiting += [
             (pods[key], event, snapshot.now)
             for key, event in _pod_events(plan, decision)

@@ -221,18 +221,17 @@ def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan
 
 
 def _pod_wait_seconds(snapshot: Snapshot, plan: Plan) -> float:
-    placed = {key for node in plan.new_nodes for key in node.pods}
+    pods = snapshot.pods_by_key
+    placed = (pods[key] for node in plan.new_nodes for key in node.pods if key in pods)
     created = [
-        pod.metadata.creation_timestamp
-        for pod in snapshot.pods
-        if pod.key in placed and not pod.node_name and pod.metadata.creation_timestamp
+        pod.metadata.creation_timestamp for pod in placed if not pod.node_name and pod.metadata.creation_timestamp
     ]
     return (snapshot.now - max(created)).total_seconds() if created else 0.0
 
 
 def _message(snapshot: Snapshot, plan: Plan) -> str:
-    running = {pod.key: bool(pod.node_name) for pod in snapshot.pods}
-    placed = [running[key] for node in plan.new_nodes for key in node.pods if key in running]
+    known = snapshot.pods_by_key
+    placed = [bool(known[key].node_name) for node in plan.new_nodes for key in node.pods if key in known]
     pods = [counted(placed.count(False), "pending pod")] if False in placed else []
     pods += [f"{counted(placed.count(True), 'pod')} of nodes on their way out"] if True in placed else []
     price = plan.price_picousd_per_hour / 10**12
