@@ -48,7 +48,7 @@ class FunctionSpec:
 QUEUE_FUNCTIONS = (
     FunctionSpec("provision", 60, _WHOLE_PROCESSOR_MB, max_concurrency=5, recursive=True),
     FunctionSpec("lifecycle", 30, _WHOLE_PROCESSOR_MB, max_concurrency=10, recursive=True),
-    FunctionSpec("interrupt", 10, _WHOLE_PROCESSOR_MB, max_concurrency=5),
+    FunctionSpec("interrupt", 10, _WHOLE_PROCESSOR_MB),
     FunctionSpec("disrupt", 60, _WHOLE_PROCESSOR_MB, recursive=True),
     FunctionSpec("catalog", 60, 1024),
     FunctionSpec("sweep", 30, 512, recursive=True),
