@@ -63,6 +63,7 @@ class ObjectCache:
         self._waiting: set[str] = set()
         self._claimed: set[str] = set()
         self._closed: set[str] = set()
+        self._node_uids: dict[str, str] = {}
         self._started = False
 
     def apply(self, update: WatchUpdate, now: float) -> CacheUpdate:
@@ -152,13 +153,15 @@ class ObjectCache:
             self._waiting.add(uid)
         else:
             self._waiting.discard(uid)
-        if isinstance(before, Node):
+        if isinstance(after, Node):
+            self._node_uids[after.name] = uid
+            _keep(self._claimed, after.name, is_in=is_claimed(after))
+            _keep(self._closed, after.name, is_in=is_closed(after))
+        # A list shows the next Node of a name before its end shows that the one before is gone.
+        elif isinstance(before, Node) and self._node_uids.get(before.name) == uid:
+            del self._node_uids[before.name]
             self._claimed.discard(before.name)
             self._closed.discard(before.name)
-        if isinstance(after, Node) and is_claimed(after):
-            self._claimed.add(after.name)
-        if isinstance(after, Node) and is_closed(after):
-            self._closed.add(after.name)
 
     def _set_buffers(
         self, kind: str, uid: str, before: ClusterObject | None, after: ClusterObject | None
@@ -202,6 +205,13 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         closed |= update.closed_nodes
         drains |= update.drain_event_nodes
     return CacheUpdate(frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains))
+
+
+def _keep(names: set[str], name: str, *, is_in: bool) -> None:
+    if is_in:
+        names.add(name)
+    else:
+        names.discard(name)
 
 
 def _is_same(before: ClusterObject, after: ClusterObject) -> bool:

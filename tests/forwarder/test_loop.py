@@ -310,6 +310,24 @@ def test_a_node_whose_taint_was_taken_back_rings_for_the_pods_that_come_to_it() 
     assert scene.rang() == [NODE]
 
 
+def test_a_node_that_was_made_anew_while_its_watch_was_broken_rings_for_its_pods() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    manifest = objects.node()
+    manifest["metadata"]["uid"] = "uid-of-the-next"
+    scene.tell(*listed("Node", decoded("Node", manifest)))
+    scene.pass_time(20)
+    scene.sent.clear()
+    scene.tell(change("Pod", "uid-p", BOUND))
+    scene.pass_time(2)
+    assert scene.rang() == [NODE]
+    scene.tell(*listed("Node"))
+    scene.pass_time(20)
+    scene.sent.clear()
+    scene.tell(change("Pod", "uid-q", decoded("Pod", objects.pod("q", node="n"))))
+    scene.pass_time(20)
+    assert scene.sent == [], "the node is gone"
+
+
 def test_pods_on_nodes_of_others_ring_nothing() -> None:
     scene = Scene().start(Node=decoded("Node", objects.node(pool="")))
     scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
