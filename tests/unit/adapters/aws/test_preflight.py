@@ -5,9 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from spotwright.adapters.aws import preflight
-from spotwright.workflows.install.preflight.facts import KmsKey, NotAsked
+from spotwright.workflows.install.preflight.facts import Addon, KmsKey, NotAsked
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
 ROOT = {"AWS": "arn:aws:iam::123456789012:root"}
@@ -129,3 +130,37 @@ OF_ACCOUNT = {"StringEquals": {"kms:CallerAccount": "123456789012", "kms:ViaServ
 )  # fmt: skip
 def test_a_keys_policy_says_whom_it_lets_use_it(statements: list[dict[str, Any]], expected: KmsKey) -> None:
     assert key(*statements) == expected
+
+
+class Eks:
+    """Add-ons by name, as EKS describes them; a text is the code of an error."""
+
+    def __init__(self, **addons: dict[str, Any] | str) -> None:
+        self._addons = addons
+
+    def get_paginator(self, _operation: str) -> Any:
+        return SimpleNamespace(paginate=lambda **_: [{"addons": [name]} for name in self._addons])
+
+    def describe_addon(self, **names: str) -> Any:
+        found = self._addons[names["addonName"]]
+        if isinstance(found, str):
+            raise ClientError({"Error": {"Code": found}}, "DescribeAddon")
+        return {"addon": found}
+
+
+def test_an_add_on_that_goes_or_has_gone_is_not_installed() -> None:
+    """One that EKS does not describe is: its name was listed."""
+    eks: Any = Eks(
+        coredns={"status": "DELETING", "addonVersion": "v1"},
+        gone="ResourceNotFoundException",
+        denied="AccessDeniedException",
+        throttled="ThrottlingException",
+        healthy={"status": "ACTIVE", "addonVersion": "v1", "health": {"issues": None}},
+        bare={},
+    )
+    assert preflight.described_addons(eks, "dev") == {
+        "denied": Addon(),
+        "throttled": Addon(),
+        "healthy": Addon("ACTIVE", "v1"),
+        "bare": Addon(),
+    }

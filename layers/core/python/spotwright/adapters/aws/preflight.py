@@ -31,13 +31,13 @@ _ECR_IMAGE = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+
 
 
 def described_addons(eks: "EKSClient", cluster: str) -> dict[str, Addon] | NotAsked:
-    """The cluster's add-ons but those that are being deleted; of one that EKS does not describe the name."""
+    """The cluster's add-ons but those that are being deleted, or have gone; of one that EKS does not describe the name."""
     listed = addons(eks, cluster)
     if isinstance(listed, NotAsked):
         return listed
-    answers = {name: ask("eks:DescribeAddon", partial(_describe_addon, eks, cluster, name)) for name in listed}
+    answers = {name: find("eks:DescribeAddon", partial(_describe_addon, eks, cluster, name)) for name in listed}
     known = {name: listed[name] if isinstance(answer, NotAsked) else answer for name, answer in answers.items()}
-    return {name: addon for name, addon in known.items() if addon.status != "DELETING"}
+    return {name: addon for name, addon in known.items() if addon is not None and addon.status != "DELETING"}
 
 
 def _describe_addon(eks: "EKSClient", cluster: str, name: str) -> Addon:
