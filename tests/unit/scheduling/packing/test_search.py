@@ -104,3 +104,27 @@ def test_making_a_packing_and_replacing_its_nodes_share_one_budget(monkeypatch: 
     for most in (3_000, 10_000, 40_000):
         # The last nodes that are filled may exceed it.
         assert most / 2 < work_units(most) < most * 1.2
+
+
+@pytest.mark.parametrize(("each", "expected"), [(7, 100), (70, 63)])
+def test_replacing_gets_a_quarter_of_the_budget_at_least_and_of_many_pods_less(
+    monkeypatch: pytest.MonkeyPatch, each: int, expected: int
+) -> None:
+    """Making the packing takes more than all of the budget."""
+    index = offering_index()
+    sizes = [(430 + 370 * number, (1 + number * 5 % 7) * GIB // 2, 1) for number in range(9)]
+    budgets: list[int] = []
+    monkeypatch.setattr(search, "_UNITS", 400)
+    monkeypatch.setattr(search, "pack_by_patterns", lambda *_: None)
+    monkeypatch.setattr(search, "replace_nodes", lambda *asked: budgets.append(asked[3]))
+    problem = PackingProblem(
+        index,
+        Items(sizes),
+        [index.all_offerings] * len(sizes),
+        [-1] * len(sizes),
+        UndeterminedLabels(index, ()),
+        [None] * len(sizes),
+    )
+    packing = find_cheapest_packing(problem, [each] * len(sizes), NO_LIMITS, 10**9)
+    assert packing.work_units > 400
+    assert budgets == [expected]

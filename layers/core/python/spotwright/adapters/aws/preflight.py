@@ -31,7 +31,7 @@ _ECR_IMAGE = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+
 
 
 def described_addons(eks: "EKSClient", cluster: str) -> dict[str, Addon] | NotAsked:
-    """The cluster's add-ons but those that are being deleted, or have gone; of one that EKS does not describe the name."""
+    """The cluster's add-ons but those that are being deleted or have gone; of one that is not described the name."""
     listed = addons(eks, cluster)
     if isinstance(listed, NotAsked):
         return listed
