@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from spotwright.cli.inputs.preflight_facts import in_cluster, why_it_builds_nothing, why_not_answered
+from spotwright.cli.inputs.preflight_facts import endpoints_for, in_cluster, why_it_builds_nothing, why_not_answered
 from spotwright.errors import ApiError, Denied, Unavailable
-from spotwright.workflows.install.preflight.facts import NotAsked, Target
+from spotwright.workflows.install.preflight.facts import NotAsked, Subnet, Target
 
 
 def program(folder: Path, text: str) -> str:
@@ -57,3 +57,18 @@ def test_a_cluster_that_eks_makes_or_could_not_make_has_no_api_server(described:
     for found in in_cluster(eks, Target("dev", "eu-west-1")):
         assert isinstance(found, NotAsked)
         assert "no API server yet" in found.reason
+
+
+def test_an_endpoint_counts_where_the_subnets_without_a_way_to_the_internet_use_it() -> None:
+    found = {"VpcEndpointType": "Gateway", "State": "available", "ServiceName": "com.amazonaws.eu-west-1.s3"}
+    pages = [{"VpcEndpoints": [{**found, "RouteTableIds": ["rtb-closed"]}]}]
+    ec2 = SimpleNamespace(
+        meta=SimpleNamespace(region_name="eu-west-1"),
+        get_paginator=lambda _operation: SimpleNamespace(paginate=lambda **_: pages),
+    )
+    target = Target("dev", "eu-west-1", vpc_id="vpc-1")
+    closed, opened = Subnet("vpc-1", "", "rtb-closed"), Subnet("vpc-1", "nat", "rtb-open")
+    assert endpoints_for(ec2, target, {"subnet-1": closed, "subnet-2": opened}) == {"s3"}
+    another = Subnet("vpc-1", "", "rtb-without")
+    assert endpoints_for(ec2, target, {"subnet-1": closed, "subnet-2": another}) == frozenset()
+    assert endpoints_for(ec2, target, NotAsked("denied")) == NotAsked("denied")

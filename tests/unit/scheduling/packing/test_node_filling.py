@@ -68,6 +68,15 @@ def test_pods_that_fill_nodes_to_the_last_core_and_byte_eject_each_other_until_a
     assert [used(pods, on_node) for on_node in pods_by_node] == [(CPU, MEMORY)] * 3
 
 
+def test_a_pod_gets_its_place_where_two_others_change_theirs() -> None:
+    """Each node is all but full: no pod can move to the other without one that comes back."""
+    gib = {(200, 19), (1000, 17), (1100, 3), (1900, 3), (1900, 10), (1900, 12)}
+    pods = {(cpu, memory * 1024): 1 for cpu, memory in sorted(gib)}
+    pods_by_node = filled(pods, [0] * len(pods), 2, most_ejections=0)
+    assert pods_by_node is not None
+    assert [used(pods, on_node) for on_node in pods_by_node] == [(CPU, MEMORY)] * 2
+
+
 def used(pods: dict[Size, int], on_node: dict[int, int]) -> Size:
     sizes = list(pods)
     return sum(sizes[j][0] * n for j, n in on_node.items()), sum(sizes[j][1] * n for j, n in on_node.items())

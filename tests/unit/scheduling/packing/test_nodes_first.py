@@ -13,7 +13,7 @@ from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
-from spotwright.scheduling.packing import nodes_first
+from spotwright.scheduling.packing import nodes_first, search
 from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import HostConstraint
 from spotwright.scheduling.packing.nodes_first import replace_nodes
@@ -233,3 +233,9 @@ def test_a_packing_far_from_its_bound_gets_cheaper_by_ejections(
     cost = far_cost()
     monkeypatch.setattr(nodes_first, name, value)
     assert cost < far_cost()
+
+
+def test_half_of_the_budget_is_left_for_ejections(monkeypatch: pytest.MonkeyPatch) -> None:
+    cost = far_cost()
+    monkeypatch.setattr(search, "_UNITS", 12_000)
+    assert far_cost() == cost

@@ -343,6 +343,14 @@ def test_a_version_that_was_not_tried_is_said_and_no_problem(version: str, said:
     assert (check.status, check.message) == (Status.OK, said)
 
 
+def test_an_entry_that_was_made_in_the_same_second_as_its_role_is_the_roles() -> None:
+    """IAM gives whole seconds."""
+    roles = {"nodes": msgspec.structs.replace(ROLE, created_at=NOON)}
+    seen = facts(roles=roles, entries={"nodes": AccessEntry("EC2_LINUX", NOON)})
+    (check,) = run_checks(TARGET, seen, ("access-entries",))
+    assert check.status is Status.OK
+
+
 def test_the_cell_that_serves_the_cluster_already_may_be_deployed_again() -> None:
     target = msgspec.structs.replace(TARGET, cell="blue")
     (check,) = run_checks(target, facts(workloads=Workloads(cell="blue")), ("cell",))

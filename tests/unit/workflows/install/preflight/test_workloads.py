@@ -59,15 +59,17 @@ def test_the_cell_whose_forwarder_is_there_is_found() -> None:
 
 
 class Storage:
-    """Claims of two StorageClasses, of which that of EBS is the default; ``drivers``: installed."""
+    """Claims of two StorageClasses; ``default``: the default one; ``drivers``: installed."""
 
-    def __init__(self, *classes: str | None, drivers: tuple[str, ...] = ("efs.csi.aws.com",)) -> None:
-        default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    def __init__(
+        self, *classes: str | None, default: str = "gp3", drivers: tuple[str, ...] = ("efs.csi.aws.com",)
+    ) -> None:
+        marks = {default: {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}
         self._objects: dict[str, list[dict[str, Any]]] = {
             "CSIDriver": [{"metadata": {"name": name}} for name in drivers],
             "StorageClass": [
-                {"metadata": {"name": "gp3", **default}, "provisioner": "ebs.csi.aws.com"},
-                {"metadata": {"name": "efs"}, "provisioner": "efs.csi.aws.com"},
+                {"metadata": {"name": "gp3", **marks.get("gp3", {})}, "provisioner": "ebs.csi.aws.com"},
+                {"metadata": {"name": "efs", **marks.get("efs", {})}, "provisioner": "efs.csi.aws.com"},
             ],
             "PersistentVolumeClaim": [
                 {
@@ -87,3 +89,5 @@ def test_a_claim_of_ebs_without_its_driver_is_found() -> None:
     assert unserved_volume(Storage("efs", None)) == "shop/data-1"
     assert unserved_volume(Storage("efs", "", "none")) == ""
     assert unserved_volume(Storage("gp3", drivers=("ebs.csi.aws.com",))) == ""
+    assert unserved_volume(Storage(None, default="efs")) == "", "of a class that is not of EBS"
+    assert unserved_volume(Storage(None, default="none")) == ""

@@ -55,7 +55,7 @@ def gather_facts(target: Target) -> Facts:
         unserved_volume=volume,
         subnets=subnets,
         security_groups=preflight.security_groups(ec2, target.security_group_ids) if target.vpc_id else {},
-        endpoints=_endpoints(ec2, target, subnets) if target.vpc_id else frozenset(),
+        endpoints=endpoints_for(ec2, target, subnets) if target.vpc_id else frozenset(),
         admitted=_admitted(ec2, cluster) if target.vpc_id else NOT_ASKED,
         concurrency=preflight.concurrency(clients.client("lambda", region=region)),
         has_spot_role=preflight.spot_role_exists(iam),
@@ -73,7 +73,7 @@ def _admitted(ec2: Any, cluster: ClusterDescription | None | NotAsked) -> frozen
     return preflight.admitted(ec2, cluster.security_groups)
 
 
-def _endpoints(ec2: Any, target: Target, subnets: Mapping[str, Subnet] | NotAsked) -> frozenset[str] | NotAsked:
+def endpoints_for(ec2: Any, target: Target, subnets: Mapping[str, Subnet] | NotAsked) -> frozenset[str] | NotAsked:
     """Those that subnets without a way to the internet depend on."""
     if isinstance(subnets, NotAsked):
         return subnets
