@@ -451,6 +451,24 @@ def test_an_update_by_which_a_cluster_leaves_fails_once_while_claims_are_left(
     assert {body["PhysicalResourceId"] for body in said} == {"spotwright-clusters"}
 
 
+def test_clusters_that_leave_share_the_time_that_is_left(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds: dict[str, float] = {}
+
+    def look(_event: Any, cluster: str, deadline: Any) -> tuple[str, ...]:
+        seconds[cluster] = round(deadline.remaining_seconds())
+        return ()
+
+    monkeypatch.setattr(function, "_nodes_left", look)
+    event = leaving("UPDATE_IN_PROGRESS", monkeypatch, function)
+    event["OldResourceProperties"]["Clusters"] = ["other", "a", "b", "c", "d"]
+    for milliseconds in (300_000, 120_000):
+        function.handler(request(answers, "Update", **event), Context(milliseconds))
+        # A minute is reserved for the answer; no cluster gets more than half a minute.
+        assert seconds == dict.fromkeys("abcd", min(30, (milliseconds / 1000 - 60) / 4))
+
+
 def test_of_clusters_that_leave_one_that_does_not_answer_hides_no_other(
     function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,7 +93,8 @@ def test_the_write_that_opens_a_node_labels_it_as_initialized(world: World) -> N
     (node,) = world.cluster.nodes()
     assert node.metadata.labels[labels.INITIALIZED] == "true"
     assert not is_held(node)
-    written = [effect.action for effect in world.effects.log[done:] if effect.subject == node.name]
+    subjects = (node.name, f"nodes/{node.name}")
+    written = [effect.action for effect in world.effects.log[done:] if effect.subject in subjects]
     assert [action for action in written if action in ("set_taints", "patch_metadata")] == ["set_taints"]
 
 

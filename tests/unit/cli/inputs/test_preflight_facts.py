@@ -68,7 +68,7 @@ def test_an_endpoint_counts_where_the_subnets_without_a_way_to_the_internet_use_
     )
     target = Target("dev", "eu-west-1", vpc_id="vpc-1")
     closed, opened = Subnet("vpc-1", "", "rtb-closed"), Subnet("vpc-1", "nat", "rtb-open")
-    assert endpoints_for(ec2, target, {"subnet-1": closed, "subnet-2": opened}) == {"s3"}
+    assert endpoints_for(ec2, target, {"subnet-1": closed, "subnet-2": opened}) == frozenset({"s3"})
     another = Subnet("vpc-1", "", "rtb-without")
     assert endpoints_for(ec2, target, {"subnet-1": closed, "subnet-2": another}) == frozenset()
     assert endpoints_for(ec2, target, NotAsked("denied")) == NotAsked("denied")
