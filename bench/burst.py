@@ -152,9 +152,9 @@ def _launches(world: World) -> Iterator[Launch]:
 def local_account(directory: Path, region: str, cluster: str) -> Iterator[tuple[Any, Callable[[str], Any]]]:
     """The local AWS, and clients of its administrator. Imported here, because it imports moto."""
     from local.aws.in_process import run_in_process
-    from local.aws.strictness import DELAYS
+    from local.aws.strictness import WITHOUT_DELAYS
 
-    with run_in_process(directory, region=region, cluster=cluster, lenient=DELAYS) as account:
+    with run_in_process(directory, region=region, cluster=cluster, lenient=WITHOUT_DELAYS) as account:
         yield account, lambda service: account.client(service, config=Config(retries={"total_max_attempts": 1}))
 
 

@@ -21,7 +21,7 @@ from local.kubernetes.other_module import ModuleMissing
 from local.kubernetes.toolchain import ToolchainMissing
 from local.kubernetes.versions import UnknownVersion
 from local.processes import ProcessEnded
-from local.stack import CLUSTER, Stack, StackInUse, StackOptions, print_progress
+from local.stack import CLUSTER, REGION, Stack, StackInUse, StackOptions, print_progress
 
 START_SECONDS = 3600
 STOP_SECONDS = 300
@@ -52,6 +52,7 @@ def _arguments() -> argparse.Namespace:
     for command in (up, down):
         command.add_argument("--directory", type=Path, default=Path("build/stack"))
     up.add_argument("--cluster", default=CLUSTER)
+    up.add_argument("--region", default=REGION)
     up.add_argument("--detach", action="store_true", help="return when the stack is up; end it with `down`")
     up.add_argument("--boot-seconds", type=float, default=StackOptions().boot_seconds)
     up.add_argument("--lenient", nargs="*", metavar="RULE", help="what the local AWS is not to be strict about")
@@ -64,7 +65,12 @@ def _up(arguments: argparse.Namespace) -> int:
     # A script's background job is born ignoring SIGINT, so that one too is set.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    options = StackOptions(cluster=arguments.cluster, boot_seconds=arguments.boot_seconds, pod_commands=arguments.pods)
+    options = StackOptions(
+        cluster=arguments.cluster,
+        region=arguments.region,
+        boot_seconds=arguments.boot_seconds,
+        pod_commands=arguments.pods,
+    )
     if arguments.lenient is not None:
         options = replace(options, lenient=arguments.lenient)
     try:

@@ -55,10 +55,12 @@ class StackOptions:
     Delays in seconds: launch to registration, registration to Ready, termination to deletion of the Node. `joining`
     AT_ONCE: Nodes are made by one write, which comes after both delays.
     `lenient` names rules of local/aws/strictness.py that are relaxed.
+    `region`: where the account's AWS is.
     `key_identifiers` OMITTED makes the API server's certificates as many EKS clusters have them.
     """
 
     cluster: str = CLUSTER
+    region: str = REGION
     pod_commands: Mapping[str, Sequence[str]] | None = None
     boot_seconds: float = 3.0
     ready_seconds: float = 2.0
@@ -78,7 +80,7 @@ class Stack:
 
     def __init__(self, directory: Path, options: StackOptions, resources: ExitStack) -> None:
         self.directory = directory
-        self.region = REGION
+        self.region = options.region
         self.account = ACCOUNT
         self.cluster = options.cluster
         self.logs = directory / "logs"

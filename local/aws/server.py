@@ -22,7 +22,13 @@ from local.aws.control import ControlApi
 from local.aws.ec2 import control as ec2_control
 from local.aws.ec2 import instances_api, propagation, throttling
 from local.aws.ec2.catalog import instance_types, price_list, spot_prices, ssm_parameters
-from local.aws.ec2.launches import capacity_reservations, fleets, instance_capacity, launch_templates
+from local.aws.ec2.launches import (
+    capacity_reservations,
+    fleets,
+    instance_capacity,
+    launch_templates,
+    vcpu_quotas,
+)
 from local.aws.eks import addons, authentication, nodegroups, zonal_shifts
 from local.aws.eks import api as eks_api
 from local.aws.emulator import Emulator
@@ -50,6 +56,7 @@ MODULES: tuple[EmulatorModule, ...] = (
     throttling,
     authorizer,
     instance_capacity,
+    vcpu_quotas,
     launch_templates,
     fleets,
     instances_api,

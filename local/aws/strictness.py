@@ -38,6 +38,7 @@ class Rule(StrEnum):
     INDEX_PROPAGATION = "index-propagation"
     THROTTLED_RECEIVES = "throttled-receives"
     ACCOUNT_CONCURRENCY = "account-concurrency"
+    VCPU_QUOTAS = "vcpu-quotas"
     QUEUE_POLICIES = "queue-policies"
     FUNCTION_NETWORKS = "function-networks"
     TLS = "tls"
@@ -76,6 +77,7 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.INDEX_PROPAGATION: Behavior("an index of a table does not show what was just written", (0.1, 1.5)),
     Rule.THROTTLED_RECEIVES: Behavior("messages of a throttled invocation were received and hide for their timeout"),
     Rule.ACCOUNT_CONCURRENCY: Behavior("a new account runs ten functions at once"),
+    Rule.VCPU_QUOTAS: Behavior("a new account runs five vCPUs of usual types on demand and five as spot, and no other"),
     Rule.QUEUE_POLICIES: Behavior("a queue's policy counts for every caller"),
     Rule.FUNCTION_NETWORKS: Behavior("a function in a VPC reaches what its subnets have a way to"),
     Rule.TLS: Behavior("functions and pods call over TLS"),
@@ -86,7 +88,9 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
 _MOST_NOTES = 10_000
 DELAYS = frozenset(rule for rule, behavior in BEHAVIORS.items() if behavior.seconds)
 # What not every account has, and what a test should not wait for.
-RELAXED_BY_DEFAULT = frozenset((Rule.ACCOUNT_CONCURRENCY, Rule.FUNCTION_SESSION_EXPIRY, Rule.PROCESSOR_SHARE))
+RELAXED_BY_DEFAULT = frozenset(
+    (Rule.ACCOUNT_CONCURRENCY, Rule.FUNCTION_SESSION_EXPIRY, Rule.PROCESSOR_SHARE, Rule.VCPU_QUOTAS)
+)
 # For measuring one's own work: nothing waits for AWS.
 WITHOUT_DELAYS = tuple(sorted(DELAYS | RELAXED_BY_DEFAULT))
 _GROUPS = {"all": frozenset(Rule), "delays": DELAYS}

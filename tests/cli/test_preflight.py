@@ -21,7 +21,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> None:
         if target.name == "hidden":
             return Facts(NotAsked("eks:DescribeCluster is denied to you (AccessDeniedException)"))
         is_dev = target.name == "dev"
-        return Facts(ClusterDescription("ACTIVE", "1.35", "API") if is_dev else None, other_clusters=("dev",))
+        described = ClusterDescription("ACTIVE", "1.35", "API") if is_dev else None
+        quotas: Any = {"L-1216C47A": 5} if target.name == "dev" else NotAsked("nobody asked")
+        return Facts(described, other_clusters=("dev",), vcpu_quotas=quotas)
 
     monkeypatch.setattr(preflight_facts, "gather_facts", gather)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
@@ -43,7 +45,10 @@ def test_a_line_for_each_check_and_the_number_of_problems(cdk_json: Any, capsys:
     assert lines[0] == "cluster dev in eu-west-1"
     assert lines[1].split(maxsplit=1) == ["ok", "cluster: dev in eu-west-1 is ACTIVE"]
     assert "  problem               cluster: EKS has no cluster dve in eu-west-1: did you mean dev?" in lines
-    assert lines[-1].startswith("1 problem, ")
+    assert any(
+        line.startswith("  warning               vcpu-quotas: EC2 lets the account run 5 vCPUs") for line in lines
+    )
+    assert lines[-1].startswith("1 problem, 1 warning, ")
 
 
 def test_without_a_problem_it_ends_well(cdk_json: Any, capsys: pytest.CaptureFixture[str]) -> None:

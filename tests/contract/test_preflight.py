@@ -84,6 +84,18 @@ def test_roles_and_their_entries(aws: LocalAws) -> None:
     assert preflight.concurrency(client(aws, "lambda")) == 1000
 
 
+def test_quotas_of_vcpus(aws: LocalAws) -> None:
+    quotas = client(aws, "service-quotas")
+    url = f"{aws.endpoint}/_local/quotas"
+    assert urllib3.request("POST", url, body=json.dumps({"L-1216C47A": 5, "L-3819A6DF": 0})).status == 200
+    try:
+        codes = ("L-1216C47A", "L-34B43A08", "L-3819A6DF", "L-00000000")
+        found = preflight.vcpu_quotas(quotas, codes)
+    finally:
+        urllib3.request("DELETE", url)
+    assert found == {"L-1216C47A": 5, "L-34B43A08": 10_000, "L-3819A6DF": 0}
+
+
 def test_a_boundary_says_what_it_allows(aws: LocalAws) -> None:
     iam, allowed = client(aws, "iam"), {"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}
     document = {"Version": "2012-10-17", "Statement": [allowed]}

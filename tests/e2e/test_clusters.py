@@ -1,4 +1,4 @@
-"""A second cluster comes into cdk.json and leaves it with nodes: what is said, and what is left in it."""
+"""A second cluster comes into cdk.json, at first without access entries, and leaves it with nodes: what is said."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from local.cdk_deployment import ROOT, CdkDeployment
+from local.cdk_deployment import ROOT, CdkDeployment, administrator_session
 from local.kubernetes.binaries import ensure_built
 from local.kubernetes.control_plane import SERVICE_CIDR, ControlPlane, ControlPlaneStarter
 from local.kubernetes.versions import minor_version
 from local.ports import Ports
 from local.processes import Processes
+from spotwright.adapters.aws import preflight
+from spotwright.workflows.install.preflight.checks import run_checks
+from spotwright.workflows.install.preflight.facts import ClusterDescription, Facts, FunctionEntry, NotAsked, Target
 from tests.e2e.deployed_stack import DeployedStack
 from tests.manifests.samples import COLLECTIONS, SAMPLES, changed
 
@@ -45,20 +48,25 @@ def second(deployed_stack: DeployedStack, tmp_path: Path) -> Iterator[ControlPla
             "certificateAuthority": plane.certificate_authority,
             "version": minor_version(),
             "serviceIpv4Cidr": SERVICE_CIDR,
+            "authenticationMode": "CONFIG_MAP",
         }
         stack.control("POST", "/_local/clusters", registration)
         yield plane
     ports.close()
 
 
-def test_a_cluster_that_leaves_with_nodes_is_refused_once_and_then_left_without_what_was_installed(
+def test_a_cluster_that_comes_without_access_entries_or_leaves_with_nodes_is_refused_and_nothing_of_ours_stays(
     deployed_stack: DeployedStack, second: ControlPlane
 ) -> None:
     deployment = deployed_stack.deployment
     first = cluster_of(deployment)
     deployment.context["clusters"] = [first, {**first, "name": SECOND}]
+    eks = administrator_session(deployed_stack.stack).client("eks", endpoint_url=deployed_stack.stack.aws_endpoint)
+    is_without_access_entries_refused(deployment, second)
+    eks.update_cluster_config(name=SECOND, accessConfig={"authenticationMode": "API_AND_CONFIG_MAP"})
     deployment.deploy()
     assert installed(second) == INSTALLED.keys()
+    an_entry_that_somebody_deletes_is_named(deployed_stack, eks)
     second.api.create(COLLECTIONS["NodeClaim"], CLAIM)
 
     deployment.context["clusters"] = [first]
@@ -73,6 +81,46 @@ def test_a_cluster_that_leaves_with_nodes_is_refused_once_and_then_left_without_
     deployment.deploy()
     assert SECOND not in deployment.outputs()["Clusters"]
     assert installed(second) == set()
+
+
+def is_without_access_entries_refused(deployment: CdkDeployment, second: ControlPlane) -> None:
+    """What is said of a cluster that is in CONFIG_MAP mode; nothing is made in it or kept of it."""
+    with pytest.raises(RuntimeError) as refused:
+        deployment.deploy()
+    shown = " ".join(str(refused.value).split())
+    assert (
+        f"cluster {SECOND} is not ready for Spotwright: authentication mode CONFIG_MAP knows no access entries" in shown
+    )
+    assert f"aws eks update-cluster-config --name {SECOND}" in shown
+    assert "authenticationMode=API_AND_CONFIG_MAP" in shown
+    assert installed(second) == set()
+    assert SECOND not in deployment.outputs()["Clusters"]
+
+
+def an_entry_that_somebody_deletes_is_named(deployed_stack: DeployedStack, eks: Any) -> None:
+    """With what makes it again: CloudFormation does not."""
+    account = administrator_session(deployed_stack.stack)
+    cloudformation = account.client("cloudformation", endpoint_url=deployed_stack.stack.aws_endpoint)
+
+    def entries() -> tuple[FunctionEntry, ...]:
+        found = preflight.function_entries(cloudformation, eks, deployed_stack.deployment.stack_name, SECOND)
+        assert not isinstance(found, NotAsked)
+        return found
+
+    made = entries()
+    assert {(entry.needed_group, entry.groups) for entry in made} == {
+        ("spotwright:read", ("spotwright:read",)),
+        ("spotwright:act", ("spotwright:act",)),
+    }
+    for entry in made:
+        eks.delete_access_entry(clusterName=SECOND, principalArn=entry.principal)
+    assert [entry.groups for entry in entries()] == [None, None]
+    facts = Facts(cluster=ClusterDescription("ACTIVE", "1.35", "API"), function_entries=entries())
+    (check,) = run_checks(Target(SECOND, deployed_stack.stack.region), facts, ("access-entries",))
+    assert check.message.count("aws eks create-access-entry") == len(made)
+    for entry in made:
+        eks.create_access_entry(clusterName=SECOND, principalArn=entry.principal, kubernetesGroups=[entry.needed_group])
+    assert entries() == made
 
 
 def cluster_of(deployment: CdkDeployment) -> dict[str, Any]:

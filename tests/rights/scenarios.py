@@ -14,7 +14,7 @@ from infra.config import Cluster
 from infra.grants import Grant
 from infra.permissions import act_grants, read_grants
 from local.aws.in_process import InProcessAws, run_in_process
-from local.aws.strictness import DELAYS
+from local.aws.strictness import WITHOUT_DELAYS
 from spotwright.adapters.aws.ec2.instances import Ec2
 from spotwright.adapters.aws.ec2.region import Ec2Region
 from spotwright.adapters.aws.ec2.selection import Selection
@@ -316,7 +316,7 @@ def create_role(account: RightsAccount, role: str, policy: Mapping[str, Any]) ->
 @contextmanager
 def account_with_roles(directory: Path) -> Iterator[RightsAccount]:
     """An account in which a cluster and its two roles exist."""
-    with run_in_process(directory, region=REGION, cluster=CLUSTER, lenient=DELAYS) as aws:
+    with run_in_process(directory, region=REGION, cluster=CLUSTER, lenient=WITHOUT_DELAYS) as aws:
         aws.request_limits.configure({"enabled": False})
         account = RightsAccount(aws)
         for role, statements in grants().items():

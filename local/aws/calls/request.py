@@ -22,7 +22,11 @@ from moto.core.utils import get_service_model
 from local.aws.calls import ec2_xml
 
 # Signing names that differ from botocore's service name.
-SERVICE_OF_SIGNING_NAME = {"monitoring": "cloudwatch", "tagging": "resourcegroupstaggingapi"}
+SERVICE_OF_SIGNING_NAME = {
+    "monitoring": "cloudwatch",
+    "servicequotas": "service-quotas",
+    "tagging": "resourcegroupstaggingapi",
+}
 
 
 @dataclass(frozen=True)

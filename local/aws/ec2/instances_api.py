@@ -9,7 +9,7 @@ from local.aws.calls.request import AwsError, AwsRequest, AwsResponse
 from local.aws.ec2.filters import apply_filters
 from local.aws.ec2.instance_shapes import instance_shape, private_dns_name
 from local.aws.ec2.instances import STATE_CODES, Instance, Instances
-from local.aws.ec2.launches import builder, launch_templates
+from local.aws.ec2.launches import builder, launch_templates, vcpu_quotas
 from local.aws.ec2.launches.fleets import Fleets, start_instances
 from local.aws.emulator import Emulator
 
@@ -188,6 +188,8 @@ def _run(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     if len(started) < least:
         for instance in started:
             emulator.component(Instances).terminate(instance.id)
+        if code in vcpu_quotas.CODES.values():
+            raise emulator.component(vcpu_quotas.VcpuQuotas).refusal(launch)
         raise AwsError(code or "InsufficientInstanceCapacity", "Insufficient capacity.", 500)
     return request.reply(
         {

@@ -1,5 +1,6 @@
 """EKS's HTTP API over `EksBackend`."""
 
+import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -164,8 +165,21 @@ def _list_identities(eks: EksBackend, params: Mapping[str, Any]) -> dict[str, An
     return _paged("associations", found, params)
 
 
+def _update_config(eks: EksBackend, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the authentication mode alone, and at once; AWS takes minutes."""
+    mode = (params.get("accessConfig") or {}).get("authenticationMode")
+    if not mode:
+        raise AwsError("InvalidParameterException", "Only accessConfig.authenticationMode is implemented here.")
+    eks.set_authentication_mode(params["name"], mode)
+    changed = {"type": "AuthenticationMode", "value": f'"{mode}"'}
+    return {
+        "update": {"id": str(uuid.uuid4()), "status": "Successful", "type": "AccessConfigUpdate", "params": [changed]}
+    }
+
+
 ANSWERS: Mapping[str, Answer] = {
     "DescribeCluster": lambda eks, params: {"cluster": eks.cluster(params["name"])},
+    "UpdateClusterConfig": _update_config,
     "ListClusters": lambda eks, params: _paged("clusters", eks.cluster_names(), params),
     "CreateAccessEntry": _create_entry,
     "DescribeAccessEntry": lambda eks, params: _entry(eks.access_entry(params["clusterName"], params["principalArn"])),

@@ -62,6 +62,10 @@ class PodIdentityAssociation:
     effective_at: float = 0.0
 
 
+# https://docs.aws.amazon.com/eks/latest/userguide/setting-up-access-entries.html
+_MODE_CHANGES = {("CONFIG_MAP", "API_AND_CONFIG_MAP"), ("API_AND_CONFIG_MAP", "API")}
+
+
 class EksBackend:
     """Clusters of the account with their access entries and Pod Identity associations.
 
@@ -104,7 +108,10 @@ class EksBackend:
                     "endpointPrivateAccess": True,
                     "publicAccessCidrs": ["0.0.0.0/0"],
                 },
-                "accessConfig": {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False},
+                "accessConfig": {
+                    "authenticationMode": body.get("authenticationMode", "API"),
+                    "bootstrapClusterCreatorAdminPermissions": False,
+                },
                 "tags": dict(body.get("tags") or {}),
             }
         for react in self.on_registration:
@@ -116,6 +123,25 @@ class EksBackend:
             if name not in self._clusters:
                 raise AwsError("ResourceNotFoundException", f"No cluster found for name: {name}.")
             return self._clusters[name]
+
+    def set_authentication_mode(self, name: str, mode: str) -> None:
+        """Raises AwsError where EKS would not go there: from CONFIG_MAP to both, then to API, and never back."""
+        access = self.cluster(name)["accessConfig"]
+        if (access["authenticationMode"], mode) not in _MODE_CHANGES:
+            raise AwsError(
+                "InvalidParameterException",
+                f"Unsupported authentication mode update from {access['authenticationMode']} to {mode}",
+            )
+        access["authenticationMode"] = mode
+
+    def _check_mode(self, name: str) -> None:
+        """Every call about access entries is refused while the cluster knows none."""
+        if self.cluster(name)["accessConfig"]["authenticationMode"] == "CONFIG_MAP":
+            raise AwsError(
+                "InvalidRequestException",
+                "The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] to perform this"
+                " operation.",
+            )
 
     def cluster_names(self) -> list[str]:
         return sorted(self._clusters)
@@ -133,7 +159,7 @@ class EksBackend:
         tags: Mapping[str, str] | None = None,
     ) -> AccessEntry:
         """Add an entry; the default username of a role carries its session name."""
-        self.cluster(cluster)
+        self._check_mode(cluster)
         _check_entry(type, groups, username)
         principal_id = self.principal_id(principal)
         if not principal_id and self._emulator.strictness.holds(Rule.ACCESS_ENTRY_PRINCIPALS):
@@ -170,7 +196,7 @@ class EksBackend:
         return entry
 
     def access_entry(self, cluster: str, principal: str) -> AccessEntry:
-        self.cluster(cluster)
+        self._check_mode(cluster)
         with self._lock:
             if (cluster, principal) not in self._entries:
                 raise AwsError(
@@ -182,7 +208,7 @@ class EksBackend:
 
     def access_entries(self, cluster: str, policy_arn: str | None = None) -> list[AccessEntry]:
         """Entries of a cluster by principal; only those with `policy_arn` if it is given."""
-        self.cluster(cluster)
+        self._check_mode(cluster)
         with self._lock:
             access_entries = [entry for key, entry in sorted(self._entries.items()) if key[0] == cluster]
         return [entry for entry in access_entries if policy_arn is None or policy_arn in entry.policies]

@@ -46,6 +46,9 @@ class Nodegroups:
             "modifiedAt": datetime.now(UTC),
             "tags": {},
         }
+        # Where there are no access entries, EKS writes the role into aws-auth.
+        if eks.cluster(cluster)["accessConfig"]["authenticationMode"] == "CONFIG_MAP":
+            return
         if arn not in {entry.principal for entry in eks.access_entries(cluster)}:
             eks.create_access_entry(cluster, arn, type="EC2_LINUX")
 

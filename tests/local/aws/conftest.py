@@ -100,7 +100,18 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
     directory = tmp_path_factory.mktemp("aws")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "local.aws", "--port", "0", "--directory", str(directory), "--lenient", "delays"],
+        [
+            sys.executable,
+            "-m",
+            "local.aws",
+            "--port",
+            "0",
+            "--directory",
+            str(directory),
+            "--lenient",
+            "delays",
+            "vcpu-quotas",
+        ],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.DEVNULL,

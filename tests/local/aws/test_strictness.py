@@ -30,7 +30,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
     directory = tmp_path_factory.mktemp("strict")
-    with run_local_aws(directory, lenient=(Rule.INIT_DURATION, Rule.PROCESSOR_SHARE)) as running:
+    with run_local_aws(directory, lenient=(Rule.INIT_DURATION, Rule.PROCESSOR_SHARE, Rule.VCPU_QUOTAS)) as running:
         aws = Aws(running.endpoint, directory)
         aws.control(
             "POST",
@@ -302,6 +302,51 @@ def test_a_new_instance_is_not_shown_at_first(strict: Aws, ec2: Any) -> None:
     with relaxed(strict, Rule.INSTANCE_PROPAGATION, Rule.FLEET_DURATION):
         (made,) = instance_ids(launch(strict))
         assert ec2.describe_instances(InstanceIds=[made])["Reservations"]
+
+
+def spot_vcpus(aws: Aws) -> int:
+    """Of the spot instances that run, all of which have two."""
+    listed = aws.control("GET", "/_local/instances")["instances"]
+    return sum(2 for one in listed if one["capacityType"] == "spot" and one["state"] in ("pending", "running"))
+
+
+def test_a_new_account_runs_few_vcpus(strict: Aws) -> None:
+    ec2 = strict.client("ec2")
+    overrides = [override(ec2, name, "a") for name in ("r6i.large", "r6i.xlarge")]
+    with relaxed(strict, Rule.LAUNCH_TEMPLATE_PROPAGATION, Rule.FLEET_DURATION):
+        template = create_template(ec2)
+
+        def refusals(capacity_type: str, count: int) -> tuple[int, list[str]]:
+            request = fleet_request(ec2, overrides, count=count, capacity_type=capacity_type, template_name=template)
+            answer = ec2.create_fleet(**request)
+            return len(instance_ids(answer)), sorted(error["ErrorCode"] for error in answer["Errors"])
+
+        assert refusals("spot", 3)[0] == 3
+        strict.control("POST", "/_local/quotas", {"L-34B43A08": spot_vcpus(strict) + 2})
+        try:
+            # Two vCPUs are left: for one of the smaller type.
+            assert refusals("spot", 2) == (1, ["MaxSpotInstanceCountExceeded", "MaxSpotInstanceCountExceeded"])
+            assert refusals("on-demand", 1) == (1, [])
+            strict.control("POST", "/_local/quotas", {"L-1216C47A": 0})
+            assert refusals("on-demand", 1) == (0, ["VcpuLimitExceeded", "VcpuLimitExceeded"])
+        finally:
+            strict.control("DELETE", "/_local/quotas")
+    quotas = strict.client("service-quotas")
+
+    def quota(code: str) -> float:
+        return float(quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
+
+    assert quota("L-1216C47A") > 1000
+    strict.control("POST", "/_local/strictness", {Rule.VCPU_QUOTAS: True})
+    try:
+        assert (quota("L-1216C47A"), quota("L-DB2E81BA")) == (5, 0)
+        with relaxed(strict, Rule.LAUNCH_TEMPLATE_PROPAGATION, Rule.FLEET_DURATION):
+            request = fleet_request(ec2, [override(ec2, "g5.xlarge", "a")], template_name=create_template(ec2))
+            (refusal,) = ec2.create_fleet(**request)["Errors"]
+        assert "more vCPU capacity than your current vCPU limit of 0 allows" in refusal["ErrorMessage"]
+    finally:
+        strict.control("POST", "/_local/strictness", {Rule.VCPU_QUOTAS: False})
+    assert error_code(lambda: quota("L-00000000")) == "NoSuchResourceException"
 
 
 def test_create_fleet_takes_its_time(strict: Aws) -> None:

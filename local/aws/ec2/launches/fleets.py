@@ -28,6 +28,7 @@ from local.aws.ec2.launches import (
 )
 from local.aws.ec2.launches.capacity_pools import CapacityPool, allocation_order, initial_shares
 from local.aws.ec2.launches.instance_capacity import InstanceCapacity
+from local.aws.ec2.launches.vcpu_quotas import CODES, VcpuQuotas
 from local.aws.emulator import Emulator
 from local.aws.strictness import Rule
 
@@ -166,6 +167,8 @@ class Fleets:
             return [], error
         if refusal is not None and len(started) == together:
             return started, refusal
+        if code in CODES.values():
+            return started, self._emulator.component(VcpuQuotas).refusal(launch)
         code = code or ("InsufficientFreeAddressesInSubnet" if fitting < wanted else None)
         return started, AwsError(code, _capacity_message(code, launch)) if code else None
 
@@ -220,7 +223,9 @@ def _started(emulator: Emulator, launch: LaunchSpecification, wanted: int) -> tu
         if launch.capacity_reservation_preference == "capacity-reservations-only" and len(found) < wanted:
             return found, "ReservationCapacityExceeded"
     rest = wanted - len(found)
-    given, code = capacity.take(launch.instance_type, launch.zone, launch.capacity_type, rest)
+    allowed = int(min(rest, emulator.component(VcpuQuotas).places(launch)))
+    given, code = capacity.take(launch.instance_type, launch.zone, launch.capacity_type, allowed)
+    code = CODES[launch.capacity_type] if allowed < rest else code
     return [*found, *(instances.launch(launch, given) if given else [])], code
 
 

@@ -63,6 +63,30 @@ def test_a_cluster_is_described_as_registered(aws: Aws, cluster: str) -> None:
     assert cluster in eks.list_clusters()["clusters"]
 
 
+def test_access_entries_are_unknown_to_a_cluster_in_config_map_mode(aws: Aws) -> None:
+    eks, name = aws.client("eks"), "with-config-map"
+    body = {"name": name, "endpoint": "https://127.0.0.1:6443", "certificateAuthority": "Q0E="}
+    aws.control("POST", "/_local/clusters", body | {"authenticationMode": "CONFIG_MAP"})
+    arn = f"arn:aws:iam::{ACCOUNT}:role/any"
+    for call in (
+        lambda: eks.create_access_entry(clusterName=name, principalArn=arn),
+        lambda: eks.describe_access_entry(clusterName=name, principalArn=arn),
+        lambda: eks.list_access_entries(clusterName=name),
+        lambda: eks.delete_access_entry(clusterName=name, principalArn=arn),
+    ):
+        assert refused(call) == "InvalidRequestException"
+
+    def change(mode: str) -> Any:
+        return eks.update_cluster_config(name=name, accessConfig={"authenticationMode": mode})
+
+    assert refused(lambda: change("API")) == "InvalidParameterException"
+    change("API_AND_CONFIG_MAP")
+    assert eks.list_access_entries(clusterName=name)["accessEntries"] == []
+    assert refused(lambda: change("CONFIG_MAP")) == "InvalidParameterException"
+    change("API")
+    assert eks.describe_cluster(name=name)["cluster"]["accessConfig"]["authenticationMode"] == "API"
+
+
 def test_an_unknown_cluster_is_not_found(aws: Aws) -> None:
     eks = aws.client("eks")
     assert refused(lambda: eks.describe_cluster(name="nobody")) == "ResourceNotFoundException"

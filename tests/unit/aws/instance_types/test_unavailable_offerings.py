@@ -37,6 +37,21 @@ def test_an_offering_that_fails_again_is_left_alone_longer() -> None:
     assert spans == [3, 6, 12, 24, 30, 30]
 
 
+def test_a_quota_is_tried_again_after_three_minutes_however_often_it_was_reached() -> None:
+    """Nodes that go make room in it, and so does AWS when it is asked."""
+    spans, row = [], None
+    for number in range(4):
+        at = START + number * MINUTE
+        quota = OfferingHealth(
+            "on-demand", "quota/standard", "*", 0, "VcpuLimitExceeded", failures=1, cpu_millicores=8000 >> number
+        )
+        quota = msgspec.structs.replace(quota, unavailable_until_ms=at + offering_health.UNAVAILABLE_MS)
+        row = offering_health.record_failure(row, quota, now_ms=at)
+        assert row is not None
+        spans.append((row.unavailable_until_ms - at) // MINUTE)
+    assert spans == [3, 3, 3, 3]
+
+
 def test_what_several_launches_hear_at_once_is_one_failure() -> None:
     row = failed(None, START)
     assert offering_health.record_failure(row, EMPTY, now_ms=START + offering_health.SAME_FAILURE_MS - 1) is None
@@ -87,20 +102,6 @@ def test_interruptions_are_remembered_for_hours_and_make_an_offering_count_deare
     assert unavailable.is_available("spot", "m5.large", "z1")
     assert unavailable.risk_percent("spot", "m5.large", "z1") == 16
     assert offering_health.from_health_rows([row], now_ms=after + 24 * 60 * MINUTE).risk_percents == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("m5.large", "standard"), ("im4gn.large", "standard"), ("t4g.nano", "standard"), ("g5.xlarge", "g"),
-        ("gr6.4xlarge", "g"), ("vt1.3xlarge", "g"), ("p4d.24xlarge", "p"), ("inf2.xlarge", "inf"),
-        ("i4i.large", "standard"), ("trn1.2xlarge", "trn"), ("dl1.24xlarge", "dl"), ("d3.xlarge", "standard"),
-        ("x2idn.32xlarge", "x"), ("u-6tb1.metal", "high-memory"), ("u7i-12tb.224xlarge", "high-memory"),
-        ("hpc7a.96xlarge", "hpc"), ("h1.2xlarge", "standard"), ("f2.6xlarge", "f"),
-    ],
-)  # fmt: skip
-def test_quotas_of_vcpus_go_by_family(name: str, family: str) -> None:
-    assert unavailable_offerings.quota_family(name) == family
 
 
 def bought(catalog: Catalog, nodeclass: str = "default") -> set[tuple[str, str, str]]:

@@ -101,6 +101,24 @@ def test_the_summary_counts_offerings() -> None:
     )
 
 
+def test_the_summary_names_quotas_that_are_used_up_with_the_next_step() -> None:
+    over = "VcpuLimitExceeded"
+    reached = [error(over, kind="c6a.xlarge", spot="on-demand"), error(over, kind="m6a.xlarge", spot="on-demand")]
+    said = fleet_errors.launch_failure([*reached, error("InsufficientInstanceCapacity")]).message
+    assert said == (
+        "InsufficientInstanceCapacity for 1 offering, VcpuLimitExceeded for 2 offerings; the account's quota of vCPUs"
+        " for standard (A, C, D, H, I, M, R, T, Z) on-demand instances is used up: aws service-quotas"
+        " request-service-quota-increase --service-code ec2 --quota-code L-1216C47A --desired-value VCPUS"
+    )
+    gpu = fleet_errors.launch_failure([error("MaxSpotInstanceCountExceeded", kind="g5.xlarge")]).message
+    assert "G and VT spot instances is used up: " in gpu
+    assert "--quota-code L-3819A6DF" in gpu
+    # Where EC2 refuses the whole request it is not known which of its types is at fault.
+    whole = FleetError(over, "You have requested more vCPU capacity than your current vCPU limit of 5 allows")
+    assert fleet_errors.launch_failure([whole]).message.endswith("; You have requested more vCPU capacity than your"
+                                                                  " current vCPU limit of 5 allows")  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("code", "message", "reason"),
     [

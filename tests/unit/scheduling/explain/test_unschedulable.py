@@ -1,5 +1,6 @@
 """What is said of a pod without a place."""
 
+import msgspec
 import pytest
 
 from spotwright.model import labels
@@ -20,6 +21,14 @@ from tests.unit.scheduling.builders import (
 
 CAPACITY_TYPE = NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,))
 BATCH = Taint("dedicated", "NoSchedule", "batch")
+
+
+def sold_out(instance_type: InstanceType, code: str) -> InstanceType:
+    """The type with all offerings unavailable since EC2 answered ``code``; "" = as it is."""
+    refused = [
+        msgspec.structs.replace(sold, available=False, unavailable_reason=code) for sold in instance_type.offerings
+    ]
+    return msgspec.structs.replace(instance_type, offerings=tuple(refused)) if code else instance_type
 
 
 class TestReasons:
@@ -174,6 +183,25 @@ class TestSentences:
         ]
         only = pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("c8.s",)))
         assert "; c8.big would hold it" in why(planned(pod(cpu=6), pools=[only], types=types))["default/p"]
+
+    def test_types_that_ec2_refuses_now_are_told_of_before_what_the_pool_keeps_away(self) -> None:
+        """With a quota of vCPUs used up small types alone are left."""
+        types = [instance("small", 2, 16, 0.1), instance("large", 8, 16, 0.4), instance("other", 8, 16, 0.3)]
+        only = pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("small", "large")))
+        refused = [sold_out(types[0], ""), sold_out(types[1], "VcpuLimitExceeded"), types[2]]
+        said = why(planned(pod(cpu=6), pools=[only], types=refused))["default/p"]
+        assert said.endswith(
+            "it asks for cpu 6, the most is 2 on small (1 instance type); 1 instance type that would hold it is not to"
+            " be had now; EC2 said lately: VcpuLimitExceeded (3); the account's quota of on-demand vCPUs is used up:"
+            " spotwright preflight names it"
+        )
+        unlucky = [types[0], sold_out(types[1], "InsufficientInstanceCapacity"), types[2]]
+        said = why(planned(pod(cpu=6), pools=[only], types=unlucky))["default/p"]
+        assert said.endswith("; EC2 said lately: InsufficientInstanceCapacity (3)")
+        zonal = pod(cpu=6, node_selector={labels.ZONE: "z1"})
+        assert why(planned(zonal, pools=[only], types=unlucky))["default/p"].endswith(
+            "InsufficientInstanceCapacity (1)"
+        )
 
     def test_never_only_one_value_is_left_out(self) -> None:
         six = pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", tuple("abcdef")))

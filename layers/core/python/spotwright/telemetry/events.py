@@ -116,7 +116,8 @@ CONDITION_FALSE: Final = EventRow(
 INSUFFICIENT_CAPACITY: Final = EventRow(
     "InsufficientCapacityError", _WARNING, ("nodeclaims",), "NodeClaim {nodeclaim} event: {reason}",
     when="EC2 has no capacity for any offering that the NodeClaim may use. Its pods are planned again.",
-    remedy="If it lasts, allow more instance types, zones or capacity types.",
+    remedy="If it lasts, allow more instance types, zones or capacity types; where the message names a quota, ask AWS"
+    " for more with its command.",
 )
 UNREGISTERED_TAINT_MISSING: Final = EventRow(
     "UnregisteredTaintMissing", _NORMAL, _NODE,

@@ -21,7 +21,9 @@ REJECTED_MESSAGE: Final = LogLine(
 WORK_FAILED: Final = LogLine(
     _ERROR, "work on cluster failed, its messages return to the queue", ("cluster", "code"), traceback=True,
     when="The API server, EC2 or DynamoDB did not answer, or refused. The work is repeated.",
-    remedy="If it lasts, the error code and the traceback say which call fails.",
+    remedy="If it lasts, the error code and the traceback say which call fails. `Unauthorized` and `Forbidden` are the"
+    " API server's: `spotwright preflight` names the access entry that is missing, and"
+    " `spotwright manifests | kubectl apply -f -` brings RBAC back.",
 )
 
 CREDENTIALS_EXPIRED: Final = LogLine(
@@ -99,7 +101,8 @@ REFUSED_OFFERINGS: Final = LogLine(
     _WARNING, "CreateFleet refused offerings", ("launch", "reason", "code", "zone", "capacity_type", "offerings"),
     when="CreateFleet launched nothing from some offerings for a known reason, mostly missing capacity. They are not"
     " used for a while.",
-    remedy="Nothing; if it is frequent, allow more instance types or zones.",
+    remedy="Nothing; if it is frequent, allow more instance types or zones. With the reason VCPULimitExceeded or"
+    " SpotQuotaExceeded a quota of the account is used up: `spotwright preflight` names it, and how to ask for more.",
 )
 UNKNOWN_FLEET_ERROR: Final = LogLine(
     _WARNING, "CreateFleet returned an unknown error",

@@ -13,6 +13,7 @@ from spotwright.workflows.install.preflight.facts import (
     Addon,
     ClusterDescription,
     Facts,
+    FunctionEntry,
     KmsKey,
     NotAsked,
     Role,
@@ -45,6 +46,8 @@ READY = Facts(
     endpoints=frozenset(),
     concurrency=1000,
     has_spot_role=True,
+    nodepools=(),
+    vcpu_quotas={"L-1216C47A": 1152, "L-34B43A08": 640},
     boundary={"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}},
     unserved_volume="",
     key=KmsKey(allowed_services=KEY_USERS),
@@ -521,3 +524,31 @@ def test_a_private_endpoint_and_endpoints_of_the_vpc_are_enough_without_internet
     assert {check.status for check in run_checks(isolated, seen)} == {Status.OK}
     with_iam = msgspec.structs.replace(seen, endpoints=NEEDED | OF_NODES | {"iam"})
     assert {check.status for check in run_checks(IN_VPC, with_iam)} == {Status.OK}
+
+
+READ = "arn:aws:iam::123456789012:role/Spotwright-main-Read"
+
+
+def test_entries_of_the_functions_that_somebody_deleted_or_changed_are_named() -> None:
+    """CloudFormation does not see it, so that deploying again makes no difference."""
+
+    def told(groups: tuple[str, ...] | None) -> tuple[Status, str]:
+        entries = (FunctionEntry(READ, "spotwright:read", groups),)
+        (check,) = run_checks(TARGET, facts(function_entries=entries), ("access-entries",))
+        return check.status, check.message
+
+    assert told(("spotwright:read",))[0] is Status.OK
+    status, said = told(None)
+    assert status is Status.PROBLEM
+    assert said == (
+        f"role {READ} of the deployed functions has no access entry any more, and the API server refuses it: aws eks"
+        f" create-access-entry --cluster-name dev --principal-arn {READ} --kubernetes-groups spotwright:read"
+    )
+    status, said = told(("auditors",))
+    assert status is Status.PROBLEM
+    assert "lacks the group spotwright:read" in said
+    assert said.endswith(
+        f"update-access-entry --cluster-name dev --principal-arn {READ} --kubernetes-groups auditors spotwright:read"
+    )
+    (check,) = run_checks(TARGET, facts(function_entries=NotAsked("denied")), ("access-entries",))
+    assert check.status is Status.OK

@@ -23,6 +23,8 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
     # What ECR says.
     "ImageNotFoundException": NotFound,
     "RepositoryNotFoundException": NotFound,
+    # What Service Quotas says.
+    "NoSuchResourceException": NotFound,
     "NoSuchKey": NotFound,
     "404": NotFound,
     "ParameterNotFound": NotFound,

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from spotwright.adapters.aws import clients
 from spotwright.adapters.aws.answers import ask, find
 from spotwright.adapters.aws.eks.readiness import addons
-from spotwright.workflows.install.preflight.facts import AccessEntry, Addon, KmsKey, NotAsked, Subnet, Target
+from spotwright.workflows.install.preflight.facts import (
+    AccessEntry,
+    Addon,
+    FunctionEntry,
+    KmsKey,
+    NotAsked,
+    Subnet,
+    Target,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -26,6 +34,8 @@ _SOURCES = {
     "Ipv6Ranges": "CidrIpv6",
     "PrefixListIds": "PrefixListId",
 }
+# What the stack's entries are called in its template, and the groups that they give.
+_GROUPS = (("ReadEntry", "spotwright:read"), ("ActEntry", "spotwright:act"))
 # ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY, with a digest or a tag.
 _ECR_IMAGE = r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+)(?:@(sha256:[0-9a-f]{64})|:([\w.-]+))?"
 
@@ -61,6 +71,42 @@ def entries(eks: "EKSClient", cluster: str, arn_by_role: Mapping[str, str]) -> d
 
         found[role] = find("eks:DescribeAccessEntry", described)
     return found
+
+
+def function_entries(
+    cloudformation: Any, eks: "EKSClient", stack: str, cluster: str
+) -> tuple[FunctionEntry, ...] | NotAsked:
+    """The access entries that a stack made for its own roles in a cluster; () where there is no such stack."""
+
+    def made() -> list[tuple[str, str]]:
+        pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
+        return [
+            (resource["LogicalResourceId"], resource.get("PhysicalResourceId", ""))
+            for page in pages
+            for resource in page["StackResourceSummaries"]
+            if resource["ResourceType"] == "AWS::EKS::AccessEntry"
+        ]
+
+    listed = ask("cloudformation:ListStackResources", made)
+    if isinstance(listed, NotAsked):
+        # CloudFormation has no code of its own for a stack that does not exist.
+        return () if "does not exist" in listed.reason else listed
+    entries = []
+    for logical_id, physical_id in listed:
+        principal, _, of_cluster = physical_id.partition("|")
+        group = next((group for part, group in _GROUPS if part in logical_id), "")
+        if of_cluster != cluster or not group:
+            continue
+
+        def groups(principal: str = principal) -> tuple[str, ...]:
+            described = eks.describe_access_entry(clusterName=cluster, principalArn=principal)["accessEntry"]
+            return tuple(described.get("kubernetesGroups", ()))
+
+        found = find("eks:DescribeAccessEntry", groups)
+        if isinstance(found, NotAsked):
+            return found
+        entries.append(FunctionEntry(principal, group, found))
+    return tuple(entries)
 
 
 def spot_role_exists(iam: "IAMClient") -> bool | NotAsked:
@@ -263,6 +309,22 @@ def concurrency(lambda_client: Any) -> int | NotAsked:
         return int(lambda_client.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
 
     return ask("lambda:GetAccountSettings", told)
+
+
+def vcpu_quotas(quotas: Any, codes: Iterable[str]) -> dict[str, int] | NotAsked:
+    """How many vCPUs the account may run by each of these quotas of EC2, those left out that the region lacks."""
+    found: dict[str, int] = {}
+    for code in codes:
+
+        def told(code: str = code) -> int:
+            return int(quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
+
+        answer = find(f"servicequotas:GetServiceQuota of {code}", told)
+        if isinstance(answer, NotAsked):
+            return answer
+        if answer is not None:
+            found[code] = answer
+    return found
 
 
 def role_arns(partition: str, account: str, target: Target) -> dict[str, str]:

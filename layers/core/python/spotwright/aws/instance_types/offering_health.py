@@ -12,6 +12,7 @@ import msgspec
 from spotwright.aws.instance_types import interruption_history, subnet_addresses
 from spotwright.aws.instance_types.unavailable_offerings import (
     NO_ADDRESSES,
+    QUOTA_PREFIX,
     UnavailableOfferings,
     from_snapshot,
 )
@@ -21,7 +22,8 @@ from spotwright.model.ec2.instance_type import WILDCARD
 from spotwright.model.snapshot import UnavailableOffering
 
 INTERRUPTION_CODE: Final = "SpotInterruption"
-# How long an offering counts as unavailable after its first failure (Karpenter's figure); doubled by each further one.
+# How long an offering counts as unavailable after its first failure (Karpenter's figure); doubled by each further one,
+# but for quotas.
 UNAVAILABLE_MS: Final = 3 * 60 * 1000
 MAX_UNAVAILABLE_MS: Final = 30 * 60 * 1000
 # Failures of an offering within this time count as a single failure: launches that ran together had the same answer.
@@ -88,7 +90,9 @@ def record_failure(before: OfferingHealth | None, failure: OfferingHealth, *, no
     interruptions = (
         _decay(before.interruptions, before.recorded_at_ms, now_ms, INTERRUPTION_DECAY_MS) + failure.interruptions
     )
-    count = interruptions if failure.interruptions else failures
+    # A quota has room again when any node ends, or when AWS raises it.
+    is_quota = failure.instance_type.startswith(QUOTA_PREFIX)
+    count = 1 if is_quota else interruptions if failure.interruptions else failures
     unavailable_ms = min(MAX_UNAVAILABLE_MS, UNAVAILABLE_MS << min(max(count - 1, 0), 10))
     after = msgspec.structs.replace(
         before,

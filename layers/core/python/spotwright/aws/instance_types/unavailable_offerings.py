@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.aws.instance_types.vcpu_quotas import quota_family
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import WILDCARD, Catalog, InstanceType, Offering
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -208,21 +209,3 @@ def _enclosing_scopes(scope: str) -> tuple[str, ...]:
     """The scopes whose failures concern a scope: no placement group, its placement group, its partition."""
     group = scope.partition("/")[0]
     return ("", *dict.fromkeys((group, scope))) if scope else ("",)
-
-
-def quota_family(instance_type: str) -> str:
-    """The vCPU quota that a type counts against.
-
-    Source: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html; spot has the same families.
-    """
-    letters = instance_type.partition(".")[0].rstrip("0123456789").lower()
-    for start, family in _QUOTA_FAMILIES:
-        if letters.startswith(start):
-            return family
-    return "standard"
-
-
-_QUOTA_FAMILIES: Final = (
-    ("hpc", "hpc"), ("inf", "inf"), ("trn", "trn"), ("dl", "dl"), ("u-", "high-memory"), ("u7", "high-memory"),
-    ("vt", "g"), ("g", "g"), ("p", "p"), ("f", "f"), ("x", "x"),
-)  # fmt: skip

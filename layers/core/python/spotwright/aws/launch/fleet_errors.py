@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.instance_types.offering_health import UNAVAILABLE_MS
-from spotwright.aws.instance_types.unavailable_offerings import NO_ADDRESSES, QUOTA_PREFIX, SUBNET_KIND, quota_family
+from spotwright.aws.instance_types.unavailable_offerings import NO_ADDRESSES, QUOTA_PREFIX, SUBNET_KIND
+from spotwright.aws.instance_types.vcpu_quotas import increase_command, quota_family, vcpu_quota
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, OfferingHealth
 from spotwright.model.ec2.instance_type import WILDCARD
@@ -156,9 +157,27 @@ def _reason_or_code(error: FleetError) -> str:
 
 
 def _summary(errors: Sequence[FleetError]) -> str:
-    """Codes with the number of offerings, e.g. ``InsufficientInstanceCapacity for 3 offerings``."""
+    """Codes with the number of offerings, e.g. ``InsufficientInstanceCapacity for 3 offerings``, and quotas by name."""
     if not errors:
         return "EC2 returned neither instances nor errors"
     codes = sorted({error.code for error in errors})
     counts = ((code, sum(error.code == code for error in errors)) for code in codes)
-    return ", ".join(f"{code} for {number} offering{'s' if number > 1 else ''}" for code, number in counts)
+    counted = ", ".join(f"{code} for {number} offering{'s' if number > 1 else ''}" for code, number in counts)
+    return "; ".join([counted, *_reached_quotas(errors)])
+
+
+def _reached_quotas(errors: Sequence[FleetError]) -> list[str]:
+    """A sentence for each quota of the account that is used up, with the next step; sorted."""
+    reached = [error for error in errors if error.code in QUOTA_CODES]
+    quotas = {
+        vcpu_quota(error.capacity_type or labels.ON_DEMAND, quota_family(error.instance_type))
+        for error in reached
+        if error.instance_type
+    }
+    named = sorted(quota for quota in quotas if quota)
+    if not named:
+        return sorted({error.message for error in reached if error.message})
+    return [
+        f"the account's quota of vCPUs for {quota.name} instances is used up: {increase_command(quota.code, 'VCPUS')}"
+        for quota in named
+    ]

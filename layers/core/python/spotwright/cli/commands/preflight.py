@@ -19,8 +19,8 @@ examples:
   spotwright preflight --cluster mine -o json     for programs
 
 It changes nothing, and asks with the credentials of the AWS SDK. Exit code 0: no problem; 1: a problem; 2: cdk.json
-cannot be read; 3: nothing is known of a cluster, since EKS does not answer you. Any other check that could not be made
-is no problem. A check that does not apply to a cluster is named in its skipChecks.
+cannot be read; 3: nothing is known of a cluster, since EKS does not answer you. A warning is no problem, and neither is
+any other check that could not be made. A check that does not apply to a cluster is named in its skipChecks.
 """
 
 
@@ -85,9 +85,11 @@ def _to_text(results: "list[tuple[Target, tuple[Check, ...]]]", problems: int) -
     for target, checks in results:
         lines.append(f"cluster {target.name} in {target.region}")
         lines.extend(f"  {check.status:<21} {check.name}: {check.message}" for check in checks)
-    unknown = sum(check.status is Status.NOT_CHECKED for _, checks in results for check in checks)
-    rest = f", {unknown} could not be checked" if unknown else ""
-    return "\n".join([*lines, "", f"{counted(problems, 'problem')}{rest}" if problems or unknown else "no problem"])
+    statuses = [check.status for _, checks in results for check in checks]
+    warnings, unknown = statuses.count(Status.WARNING), statuses.count(Status.NOT_CHECKED)
+    rest = f", {counted(warnings, 'warning')}" if warnings else ""
+    rest += f", {unknown} could not be checked" if unknown else ""
+    return "\n".join([*lines, "", f"{counted(problems, 'problem')}{rest}" if problems or rest else "no problem"])
 
 
 def _to_json(results: "list[tuple[Target, tuple[Check, ...]]]", problems: int) -> str:

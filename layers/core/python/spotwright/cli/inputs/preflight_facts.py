@@ -17,17 +17,20 @@ from spotwright.adapters.aws.eks.token import kubernetes_token
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.adapters.kubernetes.connection import token_configuration
 from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
-from spotwright.errors import ApiError, Denied
+from spotwright.errors import ApiError, Denied, NotFound
 from spotwright.workflows.install.preflight.facts import (
     NOT_ASKED,
     AccessEntry,
     ClusterDescription,
     Facts,
+    FunctionEntry,
+    NodePoolDemand,
     NotAsked,
     Subnet,
     Target,
     Workloads,
 )
+from spotwright.workflows.install.preflight.vcpu_quotas import nodepool_demand, usual_quotas
 from spotwright.workflows.install.preflight.workloads import read_workloads, unserved_volume
 
 _UNKNOWN: Final = NotAsked("the cluster is not known")
@@ -44,12 +47,13 @@ def gather_facts(target: Target) -> Facts:
     arns = _role_arns(target)
     subnets = preflight.subnets(ec2, target.subnet_ids, target.vpc_id) if target.vpc_id else {}
     image_builder = _image_builder()
-    workloads, volume = in_cluster(eks, target) if is_known else (_UNKNOWN, _UNKNOWN)
+    workloads, volume, nodepools = in_cluster(eks, target) if is_known else (_UNKNOWN, _UNKNOWN, _UNKNOWN)
     return Facts(
         cluster=cluster,
         other_clusters=() if is_known else readiness.cluster_names(eks),
         roles={name: node_roles.role(iam, name) for name in target.node_roles},
         entries=_entries(eks, target, arns) if is_known else {},
+        function_entries=_function_entries(eks, target) if is_known else _UNKNOWN,
         addons=preflight.described_addons(eks, target.name) if is_known else _UNKNOWN,
         workloads=workloads,
         unserved_volume=volume,
@@ -59,6 +63,8 @@ def gather_facts(target: Target) -> Facts:
         admitted=_admitted(ec2, cluster) if target.vpc_id else NOT_ASKED,
         concurrency=preflight.concurrency(clients.client("lambda", region=region)),
         has_spot_role=preflight.spot_role_exists(iam),
+        nodepools=nodepools,
+        vcpu_quotas=_vcpu_quotas(region, nodepools),
         boundary=_boundary(iam, target, arns),
         has_image=preflight.image_exists(target.forwarder_image) if target.forwarder_image else NOT_ASKED,
         image_builder=image_builder,
@@ -114,6 +120,11 @@ def _entries(eks: Any, target: Target, arns: dict[str, str] | NotAsked) -> dict[
     return preflight.entries(eks, target.name, arns)
 
 
+def _function_entries(eks: Any, target: Target) -> tuple[FunctionEntry, ...] | NotAsked:
+    cloudformation = clients.client("cloudformation", region=target.region)
+    return preflight.function_entries(cloudformation, eks, f"Spotwright-{target.cell}", target.name)
+
+
 def _boundary(iam: Any, target: Target, arns: dict[str, str] | NotAsked) -> Mapping[str, Any] | None | NotAsked:
     boundary = target.permissions_boundary
     if not boundary:
@@ -126,18 +137,38 @@ def _boundary(iam: Any, target: Target, arns: dict[str, str] | NotAsked) -> Mapp
     return preflight.policy_document(iam, f"{prefix}:policy/{boundary}")
 
 
-def in_cluster(eks: Any, target: Target) -> tuple[Workloads | NotAsked, str | NotAsked]:
-    """What runs in the cluster, and a volume without a driver, with a token of the caller, who may have no access entry
-    there."""
+def _vcpu_quotas(region: str, nodepools: tuple[NodePoolDemand, ...] | NotAsked) -> Mapping[str, int] | NotAsked:
+    needed = () if isinstance(nodepools, NotAsked) else (quota for pool in nodepools for quota in pool.quotas)
+    codes = sorted({quota.code for quota in (*usual_quotas(), *needed)})
+    return preflight.vcpu_quotas(clients.client("service-quotas", region=region), codes)
+
+
+def in_cluster(
+    eks: Any, target: Target
+) -> tuple[Workloads | NotAsked, str | NotAsked, tuple[NodePoolDemand, ...] | NotAsked]:
+    """What runs in the cluster, a volume without a driver, and NodePools, with a token of the caller, who may have no
+    access entry there."""
     try:
         connection = _connection(eks, target)
         if connection is None:
-            return _NO_ENDPOINT, _NO_ENDPOINT
+            return _NO_ENDPOINT, _NO_ENDPOINT, _NO_ENDPOINT
         objects = DynamicClient(connection, attempts=1)
-        return read_workloads(objects), _answer(target, partial(unserved_volume, objects))
+        return (
+            read_workloads(objects),
+            _answer(target, partial(unserved_volume, objects)),
+            _answer(target, partial(_nodepools, objects)),
+        )
     except ApiError as failure:
         unknown = why_not_answered(target, failure)
-        return unknown, unknown
+        return unknown, unknown, unknown
+
+
+def _nodepools(objects: DynamicClient) -> tuple[NodePoolDemand, ...]:
+    """None before NodePools have a definition there."""
+    try:
+        return tuple(map(nodepool_demand, objects.list("karpenter.sh/v1", "NodePool")))
+    except NotFound:
+        return ()
 
 
 def _connection(eks: Any, target: Target) -> Configuration | None:
@@ -152,7 +183,7 @@ def _connection(eks: Any, target: Target) -> Configuration | None:
     return token_configuration(endpoint, decoded, lambda: kubernetes_token(sts, target.name))
 
 
-def _answer(target: Target, call: Callable[[], str]) -> str | NotAsked:
+def _answer[Answer](target: Target, call: Callable[[], Answer]) -> Answer | NotAsked:
     try:
         return call()
     except ApiError as failure:

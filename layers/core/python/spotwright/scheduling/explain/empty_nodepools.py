@@ -2,13 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from spotwright.model import labels
-from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.label_values import explain_unknown_values, known_values
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
 from spotwright.scheduling.inputs.nodepools import as_written, field_path
+
+# What EC2 says where the account may run no more, and of what.
+_USED_UP: Final = {"MaxSpotInstanceCountExceeded": "spot vCPUs", "VcpuLimitExceeded": "on-demand vCPUs"}
 
 
 def explain_empty_nodepools(weight_groups: Iterable[WeightGroup]) -> dict[str, str]:
@@ -70,14 +74,16 @@ def _explain_unsold(template: NodeClaimTemplate, types: Sequence[InstanceType]) 
 
 def list_unavailable(types: Iterable[InstanceType]) -> str:
     """What EC2 answered lately for offerings that are left alone for a while, with the number of offerings."""
-    reasons = Counter(
-        offering.unavailable_reason
-        for instance_type in types
-        for offering in instance_type.offerings
-        if offering.unavailable_reason
-    )
+    return list_refusals(offering for instance_type in types for offering in instance_type.offerings)
+
+
+def list_refusals(offerings: Iterable[Offering]) -> str:
+    """The same of offerings; "" where EC2 refused none."""
+    reasons = Counter(offering.unavailable_reason for offering in offerings if offering.unavailable_reason)
     counts = ", ".join(f"{reason} ({reasons[reason]})" for reason in sorted(reasons))
-    return f"; EC2 said lately: {counts}" if reasons else ""
+    quotas = " and ".join(_USED_UP[reason] for reason in sorted(reasons) if reason in _USED_UP)
+    used_up = f"; the account's quota of {quotas} is used up: spotwright preflight names it" if quotas else ""
+    return f"; EC2 said lately: {counts}{used_up}" if reasons else ""
 
 
 def list_some(values: Iterable[str]) -> str:

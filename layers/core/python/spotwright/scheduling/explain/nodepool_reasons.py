@@ -30,7 +30,7 @@ def explain_nodepool(needs: PodNeeds, pool: PoolOfGroup) -> PoolReason:
     left, _ = _narrow(needs, pool)
     fitting = left & index.by_capacity.with_room(needs.pending_class.size)
     if not fitting:
-        return explain_too_large(needs.pending_class, index, left, template)
+        return explain_too_large(needs, index, left, template)
     if not index.keep_min_values(fitting):
         return PoolReason("MinValues", _explain_min_values(pool, fitting), Nearness.SOME_FIT)
     volumes = needs.volume_requirements

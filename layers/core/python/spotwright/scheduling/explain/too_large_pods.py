@@ -3,24 +3,26 @@
 from collections.abc import Iterable, Sequence
 
 from spotwright.model import labels, quantity, resources
-from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver, volume_resource
-from spotwright.model.requirements import integer
+from spotwright.model.requirements import Requirements, integer
 from spotwright.scheduling.capacity.pending_pods import PendingClass
+from spotwright.scheduling.explain.empty_nodepools import list_refusals
 from spotwright.scheduling.explain.label_values import known_values
 from spotwright.scheduling.explain.reasons import Nearness, PoolReason
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
 from spotwright.scheduling.inputs.nodepools import as_written, field_path
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import PoolInstanceType
+from spotwright.scheduling.placement.node_options import PodNeeds
 
 
-def explain_too_large(
-    pending_class: PendingClass, index: OfferingIndex, offerings: int, template: NodeClaimTemplate
-) -> PoolReason:
-    """What the pod lacks on these offerings; then where it would fit, and what the NodePool keeps away."""
+def explain_too_large(needs: PodNeeds, index: OfferingIndex, offerings: int, template: NodeClaimTemplate) -> PoolReason:
+    """What the pod lacks on these offerings; then where it would fit, and what EC2 or the NodePool keeps away."""
+    pending_class = needs.pending_class
     resource, lack = _short_of(pending_class, index, offerings)
-    text = lack + _split_type_with_room(pending_class, index, offerings) + _type_ruled_out(pending_class, template)
+    kept_away = _types_refused(needs, template) or _type_ruled_out(pending_class, template)
+    text = lack + _split_type_with_room(pending_class, index, offerings) + kept_away
     return PoolReason("TooLarge", text, Nearness.TOO_LARGE, resource, {"resource": resource})
 
 
@@ -72,20 +74,50 @@ def _split_type_with_room(pending_class: PendingClass, index: OfferingIndex, off
     return f"; {type_name} has room for it as {sold.capacity_type} in {sold.zone}"
 
 
+def _types_refused(needs: PodNeeds, template: NodeClaimTemplate) -> str:
+    """Types of the NodePool with room for the pod whose offerings EC2 refused lately; "" = there are none."""
+    requirements = needs.pod_requirements.requirements
+    refused = {
+        instance_type.name: [
+            offering
+            for offering in instance_type.offerings
+            if offering.unavailable_reason and template.allows(offering) and _meets(offering, requirements)
+        ]
+        for instance_type in _with_room(needs.pending_class, template.compatible_instance_types())
+        if all(
+            can_meet(instance_type.requirements.get(requirement.key), requirement)
+            for requirement in requirements
+            if requirement.key in instance_type.requirements
+        )
+    }
+    names = [name for name, offerings in refused.items() if offerings]
+    if not names:
+        return ""
+    what = "that would hold it is" if len(names) == 1 else "that would hold it are"
+    said = list_refusals(offering for offerings in refused.values() for offering in offerings)
+    return f"; {count_types(len(names))} {what} not to be had now{said}"
+
+
+def _meets(offering: Offering, requirements: Requirements) -> bool:
+    return requirements.get(labels.ZONE).has(offering.zone) and requirements.get(labels.CAPACITY_TYPE).has(
+        offering.capacity_type
+    )
+
+
+def _with_room(pending_class: PendingClass, types: Iterable[InstanceType]) -> list[InstanceType]:
+    """Types that hold the pod where nothing else runs."""
+    requests = pending_class.pod_class.requests
+    unlimited = {name: UNLIMITED_VOLUMES for name in requests if csi_driver(name)}
+    return [one for one in types if resources.fits(requests, unlimited | _with_volumes(one))]
+
+
 def _type_ruled_out(pending_class: PendingClass, template: NodeClaimTemplate) -> str:
     """The cheapest type with room for the pod that a single requirement of the NodePool rules out.
 
     One that can be bought, of a current generation, and of an architecture that the NodePool's types have, comes first.
     """
-    requests = pending_class.pod_class.requests
-    unlimited = {name: UNLIMITED_VOLUMES for name in requests if csi_driver(name)}
     architectures = known_values(labels.ARCH, template.compatible_instance_types())
-    with_room = [
-        instance_type
-        for instance_type in template.instance_types
-        if resources.fits(requests, unlimited | _with_volumes(instance_type))
-    ]
-
+    with_room = _with_room(pending_class, template.instance_types)
     newest = _newest_generations(template.instance_types)
 
     def order(instance_type: InstanceType) -> tuple[bool, bool, bool, int, str]:

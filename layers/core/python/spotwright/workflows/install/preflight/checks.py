@@ -26,7 +26,8 @@ from spotwright.workflows.install.preflight.facts import (
     Target,
 )
 from spotwright.workflows.install.preflight.network import check_endpoint, check_network
-from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
+from spotwright.workflows.install.preflight.vcpu_quotas import check_vcpu_quotas
+from spotwright.workflows.install.preflight.verdict import Caution, NotChecked, Problem, Verdict, Works
 
 # The FlowSchema that is installed is of an API that Kubernetes has since.
 OLDEST_VERSION: Final = (1, 29)
@@ -50,6 +51,7 @@ class Status(StrEnum):
     """How a check ended."""
 
     OK = "ok"
+    WARNING = "warning"
     PROBLEM = "problem"
     NOT_CHECKED = "could not be checked"
 
@@ -75,6 +77,8 @@ def _line(name: str, verdict: Verdict) -> Check:
     match verdict:
         case Works(message):
             return Check(name, Status.OK, message)
+        case Caution(message):
+            return Check(name, Status.WARNING, message)
         case Problem(message):
             return Check(name, Status.PROBLEM, message)
         case NotChecked(reason):
@@ -143,7 +147,9 @@ def _check_authentication(target: Target, _facts: Facts, cluster: ClusterDescrip
 
 
 def _check_entries(target: Target, facts: Facts, _cluster: ClusterDescription) -> Verdict:
-    """Entries that are missing are made by the deployment."""
+    """Node roles' entries that are missing are made by the deployment; those of its own roles once only."""
+    if refused := _refused_roles(target, facts):
+        return Problem(refused)
     wrong = [
         f"{role} has an access entry of type {found.type}, its nodes need {wanted}"
         for role in target.node_roles
@@ -168,6 +174,25 @@ def _check_entries(target: Target, facts: Facts, _cluster: ClusterDescription) -
     if missing:
         return Works(f"cdk deploy makes the entries that are missing: {', '.join(missing)}")
     return Works("every node role has one")
+
+
+def _refused_roles(target: Target, facts: Facts) -> str:
+    """Roles of the deployed stack whose entries somebody deleted or changed, which CloudFormation does not see."""
+    if isinstance(facts.function_entries, NotAsked):
+        return ""
+    said = []
+    for entry in facts.function_entries:
+        verb = "create" if entry.groups is None else "update"
+        if entry.groups is not None and entry.needed_group in entry.groups:
+            continue
+        what = "has no access entry any more" if entry.groups is None else f"lacks the group {entry.needed_group}"
+        groups = " ".join([*(entry.groups or ()), entry.needed_group])
+        said.append(
+            f"role {entry.principal} of the deployed functions {what}, and the API server refuses it: aws eks"
+            f" {verb}-access-entry --cluster-name {target.name} --principal-arn {entry.principal} --kubernetes-groups"
+            f" {groups}"
+        )
+    return "; ".join(said)
 
 
 def _is_of_former_role(facts: Facts, name: str) -> bool:
@@ -367,6 +392,7 @@ CHECKS: Final[Mapping[str, Callable[[Target, Facts], Verdict]]] = {
     "add-ons": _of_cluster(_check_addons),
     "forwarder-image": _check_image,
     "concurrency": check_concurrency,
+    "vcpu-quotas": check_vcpu_quotas,
     "spot-role": check_spot_role,
     "permissions-boundary": check_boundary,
     "kms-key": check_key,

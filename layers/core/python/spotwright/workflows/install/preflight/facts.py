@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from spotwright.aws.instance_types.vcpu_quotas import VcpuQuota
+
 # What cdk.json and the command line may name, for re.fullmatch.
 # https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html
 CLUSTER_NAME: Final = r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}"
@@ -92,6 +94,15 @@ class AccessEntry(msgspec.Struct, frozen=True):
     created_at: datetime | None = None
 
 
+class FunctionEntry(msgspec.Struct, frozen=True):
+    """The access entry of a role of the deployed stack. ``needed_group``: by which RBAC knows the role; ``groups``:
+    those that EKS says it has, None = there is no such entry any more."""
+
+    principal: str
+    needed_group: str
+    groups: tuple[str, ...] | None
+
+
 class KmsKey(msgspec.Struct, frozen=True):
     """A KMS key. ``allowed_services``: whom its policy lets use it, such as events.amazonaws.com, or "*";
     ``denied_services``: whom it denies that; ``is_left_to_iam``: it lets the account's own policies say who may use it;
@@ -123,19 +134,30 @@ class Workloads(msgspec.Struct, frozen=True):
     cell: str = ""
 
 
+class NodePoolDemand(msgspec.Struct, frozen=True):
+    """Which vCPUs a NodePool may ask EC2 for. ``quotas``: those that its types count against; ``vcpus``: as
+    spec.limits.cpu says, None = no limit."""
+
+    name: str
+    quotas: tuple[VcpuQuota, ...]
+    vcpus: int | None = None
+
+
 class Facts(msgspec.Struct, frozen=True):
     """``cluster`` None = EKS has no such cluster in the region, ``key`` None = KMS has no such key there; of a role
     None = IAM has no such role, of an access entry None = the role has none. ``subnets`` and ``security_groups`` (id to
     VPC) lack what EC2 does not know. ``admitted``: the groups and addresses that the API server's security groups let
     in. ``boundary``: the policy's document, None = IAM has no such policy. ``has_image``: whether the registry has the
-    image that cdk.json names. ``image_builder``: what builds images on this machine, "" = nothing does;
-    ``image_builder_failure``: why it builds none. ``unserved_volume``: a PersistentVolumeClaim of EBS in a cluster
-    without EBS's driver, "" = there is none."""
+    image that cdk.json names. ``function_entries``: () where no stack is deployed. ``image_builder``: what builds
+    images on this machine, "" = nothing does; ``image_builder_failure``: why it builds none. ``vcpu_quotas``: by code,
+    those that ``nodepools`` need and those of usual types. ``unserved_volume``: a PersistentVolumeClaim of EBS in
+    a cluster without EBS's driver, "" = there is none."""
 
     cluster: ClusterDescription | None | NotAsked = NOT_ASKED
     other_clusters: tuple[str, ...] | NotAsked = NOT_ASKED
     roles: Mapping[str, Role | None | NotAsked] = {}
     entries: Mapping[str, AccessEntry | None | NotAsked] = {}
+    function_entries: tuple[FunctionEntry, ...] | NotAsked = ()
     addons: Mapping[str, Addon] | NotAsked = NOT_ASKED
     workloads: Workloads | NotAsked = NOT_ASKED
     unserved_volume: str | NotAsked = NOT_ASKED
@@ -145,6 +167,8 @@ class Facts(msgspec.Struct, frozen=True):
     admitted: frozenset[str] | NotAsked = NOT_ASKED
     concurrency: int | NotAsked = NOT_ASKED
     has_spot_role: bool | NotAsked = NOT_ASKED
+    nodepools: tuple[NodePoolDemand, ...] | NotAsked = NOT_ASKED
+    vcpu_quotas: Mapping[str, int] | NotAsked = NOT_ASKED
     boundary: Mapping[str, Any] | None | NotAsked = NOT_ASKED
     key: KmsKey | None | NotAsked = NOT_ASKED
     has_image: bool | NotAsked = NOT_ASKED

@@ -15,10 +15,16 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
 
 
+class Caution(msgspec.Struct, frozen=True):
+    """It works, and will not for long; the sentence has the next step."""
+
+    message: str
+
+
 class NotChecked(msgspec.Struct, frozen=True):
     """It is not known whether it is as it must be."""
 
     reason: str
 
 
-type Verdict = Works | Problem | NotChecked
+type Verdict = Works | Caution | Problem | NotChecked
