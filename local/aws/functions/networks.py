@@ -56,10 +56,18 @@ class FunctionNetworks:
     def _reaches_service(self, subnet: str, service: str) -> bool:
         return self._has_way_out(subnet) or any(
             endpoint.vpc_id == self.vpc_of(subnet)
+            # moto keeps those that were deleted.
+            and endpoint.state == "available"
             and endpoint.service_name.rpartition(".")[2] == service
-            and (service not in GATEWAYS or self._route_table(subnet).id in endpoint.route_table_ids)
+            and self._leads_to(endpoint, subnet, service)
             for endpoint in self._backend.vpc_end_points.values()
         )
+
+    def _leads_to(self, endpoint: Any, subnet: str, service: str) -> bool:
+        """A gateway from the subnets whose route table has it, an interface by the service's usual name."""
+        if service in GATEWAYS:
+            return self._route_table(subnet).id in endpoint.route_table_ids
+        return bool(endpoint.private_dns_enabled)
 
     def _has_way_out(self, subnet: str) -> bool:
         return any(

@@ -57,11 +57,27 @@ class Network:
         self.ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=self.vpc)
         self.route(GatewayId=gateway)
 
-    def add_endpoint(self, service: str) -> None:
-        name = f"com.amazonaws.ap-northeast-2.{service}"
-        self.ec2.create_vpc_endpoint(
-            VpcId=self.vpc, ServiceName=name, VpcEndpointType="Interface", SubnetIds=[self.subnet]
+    def add_endpoint(self, service: str, *, has_dns: bool = True) -> str:
+        made = self.ec2.create_vpc_endpoint(
+            VpcId=self.vpc,
+            ServiceName=f"com.amazonaws.ap-northeast-2.{service}",
+            VpcEndpointType="Interface",
+            SubnetIds=[self.subnet],
+            PrivateDnsEnabled=has_dns,
         )
+        return str(made["VpcEndpoint"]["VpcEndpointId"])
+
+    def add_and_delete_endpoint(self) -> None:
+        self.ec2.delete_vpc_endpoints(VpcEndpointIds=[self.add_endpoint("sts")])
+
+    def add_endpoint_without_private_dns(self) -> None:
+        self.add_endpoint("sts", has_dns=False)
+
+    def add_endpoint_of_another_service(self) -> None:
+        self.add_endpoint("sqs")
+
+    def add_endpoint_of_the_service(self) -> None:
+        self.add_endpoint("sts")
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +111,21 @@ def nothing(_: Network) -> None: ...
     [
         (nothing, "RemoteDisconnected"),
         (Network.add_internet_gateway, "RemoteDisconnected"),
-        (lambda network: network.add_endpoint("sqs"), "RemoteDisconnected"),
-        (lambda network: network.add_endpoint("sts"), "answered"),
+        (Network.add_endpoint_of_another_service, "RemoteDisconnected"),
+        (Network.add_and_delete_endpoint, "RemoteDisconnected"),
+        (Network.add_endpoint_without_private_dns, "RemoteDisconnected"),
+        (Network.add_endpoint_of_the_service, "answered"),
         (Network.add_nat_gateway, "answered"),
     ],
-    ids=["no route", "a public subnet", "another endpoint", "an endpoint", "a NAT gateway"],
+    ids=[
+        "no route",
+        "a public subnet",
+        "another endpoint",
+        "a deleted endpoint",
+        "an endpoint without private DNS",
+        "an endpoint",
+        "a NAT gateway",
+    ],
 )
 def test_aws_is_reached_by_a_way_out_or_an_endpoint(
     aws: Aws, network: Network, furnish: Callable[[Network], None], answer: str

@@ -266,3 +266,26 @@ def test_an_error_of_another_kind_does_not_close_an_offering(world: World) -> No
     deployed(world)
     assert all_run(world, 1)
     assert not world.state.health
+
+
+def test_a_quota_that_is_used_up_is_told_of_and_tried_again_every_three_minutes(world: World) -> None:
+    """However often it was reached: it has room as soon as a node ends, or AWS raises it."""
+    for kind in ("spot", "on-demand"):
+        for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
+            for zone in builders.ZONES:
+                world.ec2.capacity[(kind, name, zone)] = 0
+                world.ec2.error_codes[(kind, name, zone)] = "VcpuLimitExceeded"
+    deployed(world, 5)
+    world.run(600)
+    assert not world.ec2.live_instances()
+    refused, pending = (
+        {event.message for event in world.cluster.events if event.reason == reason}
+        for reason in ("InsufficientCapacityError", "FailedScheduling")
+    )
+    quota = "the account's quota of vCPUs for standard (A, C, D, H, I, M, R, T, Z) on-demand instances is used up: "
+    assert any(f"{quota}aws service-quotas request-service-quota-increase" in message for message in refused)
+    assert all("vCPUs is used up: spotwright preflight names it" in message for message in pending)
+    world.ec2.capacity.clear()
+    world.ec2.error_codes.clear()
+    assert all_run(world, 5, seconds=240)
+    assert is_tidy(world)
