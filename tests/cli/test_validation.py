@@ -119,6 +119,41 @@ def test_a_field_that_is_wrong_is_named_with_what_is_allowed(plan: Any, old: str
     assert shown.startswith(f"stdin:{said}")
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("30", "30 is not text, a unit is missing, such as 30s or 30h"),
+        ("'30'", "'30' does not match the pattern ^(([0-9]+(s|m|h))+|Never)$: How long a node"),
+        ("'30'", "may be consolidated, or Never, a unit is missing, such as 30s or 30h"),
+        ("2d", "'2d' does not match the pattern ^(([0-9]+(s|m|h))+|Never)$: How long a node"),
+        ("2d", "may be consolidated, or Never, did you mean 48h?"),
+        ("1.5", "1.5 is not text that matches the pattern ^(([0-9]+(s|m|h))+|Never)$"),
+    ],
+)
+def test_a_duration_without_its_unit_is_told_the_one_that_is_allowed(plan: Any, value: str, said: str) -> None:
+    code, shown = plan(POOL.replace("spec:\n", f"spec:\n  disruption: {{consolidateAfter: {value}}}\n", 1))
+    assert code == 2
+    assert "NodePool default: spec.disruption.consolidateAfter: " in shown
+    assert said in shown
+    assert "quote it" not in shown
+
+
+AUTOSCALER = """
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: scaler}
+spec: {minReplicas: 4, maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+"""
+
+
+@pytest.mark.parametrize("version", ["v2", "v1"])
+def test_an_autoscaler_with_fewer_replicas_at_most_than_at_least_is_refused(plan: Any, version: str) -> None:
+    code, shown = plan(AUTOSCALER.replace("v2", version))
+    assert code == 2
+    assert "HorizontalPodAutoscaler scaler: spec.maxReplicas: 2 is less than minReplicas, 4" in shown
+    assert plan(AUTOSCALER.replace("minReplicas: 4, ", "").replace("v2", version) + "---" + POOL)[0] == 0
+
+
 @pytest.mark.parametrize("value", ["${ZONE}", "<<AZ>>", "{{ zone }}"])
 def test_a_placeholder_is_told_as_such(plan: Any, value: str) -> None:
     said = plan(DEPLOYMENT.replace("containers:", f'nodeSelector: {{zone: "{value}"}}\n      containers:'))[1]

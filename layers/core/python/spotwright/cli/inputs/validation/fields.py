@@ -168,6 +168,7 @@ _RECLAIM: Final = one_of("Retain", "Delete", "Recycle")
 _PROBE: Final[dict[str, names.Check]] = dict.fromkeys(
     ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"), _NOT_NEGATIVE
 )
+_AUTOSCALED: Final[dict[str, names.Check]] = {"minReplicas": _NOT_NEGATIVE, "maxReplicas": at_least(1)}
 _SELECTOR_OPERATORS: Final = one_of("In", "NotIn", "Exists", "DoesNotExist")
 _MATCH_KEYS: Final[dict[str, names.Check]] = {
     "matchLabelKeys": each(names.label_key),
@@ -330,7 +331,8 @@ FIELDS: Final[dict[str, dict[str, names.Check]]] = {
         "name": names.path_segment,
     },
     f"{_RBAC}Subject": {"kind": exactly("ServiceAccount", "User", "Group")},
-    f"{_AUTOSCALING}HorizontalPodAutoscalerSpec": {"minReplicas": _NOT_NEGATIVE, "maxReplicas": at_least(1)},
+    "io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec": _AUTOSCALED,
+    f"{_AUTOSCALING}HorizontalPodAutoscalerSpec": _AUTOSCALED,
     f"{_AUTOSCALING}CrossVersionObjectReference": {"kind": names.path_segment, "name": names.path_segment},
     f"{_AUTOSCALING}MetricSpec": {"type": exactly("ContainerResource", "External", "Object", "Pods", "Resource")},
     f"{_AUTOSCALING}MetricTarget": {

@@ -76,7 +76,7 @@ class SchemaValidator:
                 yield Problem(Kind.TYPE, path, f"{quote(value)} is neither a whole number of 32 bits nor text")
             return
         if not _is_of_type(value, kind):
-            advice = " (quote it)" if kind == "string" and isinstance(value, bool | int | float) else ""
+            advice = _advice(value, schema) if kind == "string" and isinstance(value, bool | int | float) else ""
             yield Problem(Kind.TYPE, path, f"{quote(value)} is not {_TYPE_NAMES[kind]}{advice}")
             return
         found = list(self._inner(value, kind, schema, path))
@@ -126,6 +126,24 @@ class SchemaValidator:
         yield from _repeated_items(value, schema, path)
 
 
+def _advice(value: bool | float, schema: Schema) -> str:
+    """What to write where text is expected; quotes alone do not help a duration without its unit."""
+    pattern = schema.get("pattern")
+    if not pattern or re.fullmatch(pattern, str(value)):
+        return " (quote it)"
+    return _duration_hint(str(value), pattern) or f" that matches the pattern {pattern}{_meaning(schema)}"
+
+
+def _duration_hint(text: str, pattern: str) -> str:
+    """What to write for a duration: a unit for a number alone, hours for days; "" for any other text or pattern."""
+    number = re.fullmatch(r"([0-9]{1,9})(d?)", text)
+    if number is None or not re.fullmatch(pattern, f"{number[1]}h"):
+        return ""
+    if number[2]:
+        return f", did you mean {int(number[1]) * 24}h?"
+    return f", a unit is missing, such as {text}s or {text}h"
+
+
 def _empty(schema: Schema, definitions: Mapping[str, Schema]) -> Any:
     kind = definitions.get(schema.get("$ref", ""), schema).get("type")
     return {"object": {}, "array": [], "string": ""}.get(str(kind))
@@ -173,7 +191,8 @@ def _text_problems(value: str, schema: Schema, path: Path) -> Problems:
     yield from _count_problems(len(value), "characters", schema, path)
     pattern = schema.get("pattern")
     if pattern and not re.fullmatch(pattern, value):
-        yield Problem(Kind.VALUE, path, f"{quote(value)} does not match the pattern {pattern}{_meaning(schema)}")
+        hint = f"{_meaning(schema)}{_duration_hint(value, pattern)}"
+        yield Problem(Kind.VALUE, path, f"{quote(value)} does not match the pattern {pattern}{hint}")
     if schema.get("format") == "date-time" and not _is_time(value):
         yield Problem(Kind.TYPE, path, f"{quote(value)} is not a time such as 2026-01-01T12:00:00Z")
     if schema.get("format") == "byte" and not _BASE64.fullmatch(value):

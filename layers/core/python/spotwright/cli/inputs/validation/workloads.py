@@ -177,6 +177,12 @@ def service_spec(value: Json, path: Path) -> Problems:
                 yield missing((*path, "ports", index, "name"), "a Service with several ports needs it")
 
 
+def autoscaler_spec(value: Json, path: Path) -> Problems:
+    least, most = value.get("minReplicas"), value.get("maxReplicas")
+    if isinstance(least, int) and isinstance(most, int) and 1 <= most < least:
+        yield Problem(Kind.VALUE, (*path, "maxReplicas"), f"{most} is less than minReplicas, {least}")
+
+
 RULES: Final[dict[str, Rule]] = {
     f"{CORE}Pod": pod,
     f"{CORE}PodTemplate": pod_template,
@@ -192,6 +198,8 @@ RULES: Final[dict[str, Rule]] = {
     f"{BATCH}JobSpec": job_spec,
     f"{BATCH}CronJob": cron_job,
     f"{BATCH}CronJobSpec": cron_job_spec,
+    "io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec": autoscaler_spec,
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec": autoscaler_spec,
     "io.k8s.api.policy.v1.PodDisruptionBudgetSpec": disruption_budget_spec,
     "io.k8s.api.scheduling.v1.PriorityClass": priority_class,
 }
