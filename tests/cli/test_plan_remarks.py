@@ -131,6 +131,25 @@ def test_a_class_that_is_in_no_file_is_assumed(planned: Any, field: str, assumed
     assert not [line for line in known if "Deployment" in line]
 
 
+DAEMONSET = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: app, image: app, resources: {requests: {cpu: 100m}}}]}
+"""
+
+
+def test_that_no_daemonset_is_counted_is_said_where_none_is_in_the_files(planned: Any) -> None:
+    said = "DaemonSets: there are none in these files; assumed that nodes run none, not even aws-node and kube-proxy"
+    assert planned(WEB)["assumptions"][-1] == said
+    assert said not in planned(WEB, DAEMONSET)["assumptions"]
+    assert said not in planned(with_spec(WEB, "replicas: 0"))["assumptions"]
+
+
 def test_a_paused_deployment_is_planned_and_a_note_says_so(planned: Any) -> None:
     plan = planned(with_spec(WEB, "paused: true"))
     assert sum(len(node["pods"]) for node in plan["newNodes"]) == 1
