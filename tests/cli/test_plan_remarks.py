@@ -150,6 +150,36 @@ def test_that_no_daemonset_is_counted_is_said_where_none_is_in_the_files(planned
     assert said not in planned(with_spec(WEB, "replicas: 0"))["assumptions"]
 
 
+NAMESPACE = "\napiVersion: v1\nkind: Namespace\nmetadata: {name: NAME, labels: {team: x}}\n"
+
+
+@pytest.mark.parametrize(
+    ("selector", "namespace", "nodes", "is_said"),
+    [
+        ("{}", "", 2, False),
+        ("{matchLabels: {kubernetes.io/metadata.name: default}}", "", 2, False),
+        ("{matchLabels: {kubernetes.io/metadata.name: default}}", "other", 2, False),
+        ("{matchLabels: {team: x}}", "", 1, True),
+        ("{matchLabels: {team: x}}", "other", 1, True),
+        ("{matchLabels: {team: x}}", "default", 2, False),
+    ],
+)
+def test_a_namespace_that_is_in_no_file_has_its_name_alone_which_is_said_where_it_matters(
+    planned: Any, selector: str, namespace: str, nodes: int, is_said: bool
+) -> None:
+    term = f"topologyKey: kubernetes.io/hostname, namespaceSelector: {selector}, labelSelector: {{}}"
+    apart = f"affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{{{term}}}]}}}}"
+    web = with_spec(WEB, "replicas: 2").replace("      containers:", f"      {apart}\n      containers:")
+    few = "nodeSelector: {node.kubernetes.io/instance-type: m5.2xlarge}"
+    web = web.replace("      containers:", f"      {few}\n      containers:")
+    plan = planned(web, *((NAMESPACE.replace("NAME", namespace),) if namespace else ()))
+    assert len(plan["newNodes"]) == nodes
+    said = (
+        "Namespace default is not in these files; assumed without the label team that a namespaceSelector asks for"
+    )
+    assert (said in plan["assumptions"]) == is_said
+
+
 def test_a_paused_deployment_is_planned_and_a_note_says_so(planned: Any) -> None:
     plan = planned(with_spec(WEB, "paused: true"))
     assert sum(len(node["pods"]) for node in plan["newNodes"]) == 1

@@ -211,7 +211,7 @@ def _read_inputs(
     options: argparse.Namespace, feature_gates: str
 ) -> "tuple[Snapshot, LiveCluster | None, NamedZones, tuple[str, ...], tuple[str, ...]]":
     """The snapshot to plan, the running cluster if there is one, zones that are named, notes about manifests, and
-    assumptions about their volumes, classes and DaemonSets."""
+    assumptions about what is not among them."""
     is_live = options.kubeconfig or options.context or options.cluster or not options.files
     live = None
     if is_live:
@@ -225,6 +225,7 @@ def _read_inputs(
         return live.snapshot, live, find_named_zones(of_cluster), (), ()
     from spotwright.cli.inputs.assumed_classes import assumed_classes
     from spotwright.cli.inputs.assumed_daemonsets import assumed_daemonsets
+    from spotwright.cli.inputs.assumed_namespaces import assume_namespaces
     from spotwright.cli.inputs.assumed_volumes import assume_volumes
     from spotwright.cli.inputs.autoscaled import apply_autoscalers
     from spotwright.cli.inputs.conversion import upgrade_documents
@@ -248,6 +249,10 @@ def _read_inputs(
     named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
     # Of a running cluster and of a case file, the volumes are known, and what admission did with pods.
     is_known = live or documents.has_case
-    snapshot, assumed = (snapshot, ()) if is_known else assume_volumes(snapshot)
-    assumed = assumed if is_known else (*assumed, *assumed_classes(documents.objects), *assumed_daemonsets(snapshot))
-    return snapshot, live, named, (*documents.notes, *notes, *replaced, *scaled, *gated), assumed
+    all_notes = (*documents.notes, *notes, *replaced, *scaled, *gated)
+    if is_known:
+        return snapshot, live, named, all_notes, ()
+    snapshot, of_volumes = assume_volumes(snapshot)
+    snapshot, of_namespaces = assume_namespaces(snapshot)
+    others = (*assumed_classes(documents.objects), *assumed_daemonsets(snapshot))
+    return snapshot, live, named, all_notes, (*of_volumes, *of_namespaces, *others)
