@@ -133,16 +133,19 @@ class TestSentences:
         said = set(why(planned(*pods(12, cpu=1), pools=[few])).values())
         assert said == {"NodePool default: limit cpu 8 is used up by 1 new node of this plan; 4 pods need 4 more"}
 
-    def test_all_amounts_of_a_limit_are_in_one_unit(self) -> None:
+    def test_a_limit_is_in_its_own_unit_and_what_is_compared_with_it_in_one(self) -> None:
         few = pool(limits={"cpu": "8"})
         said = set(why(planned(*pods(12, cpu="1100m"), pools=[few])).values())
         assert said == {
-            "NodePool default: limit cpu 8000m is used up by 1 new node of this plan; 5 pods need 5500m more"
+            "NodePool default: limit cpu 8 is used up by 1 new node of this plan; 5 pods need 5500m more"
         }
-        said = set(why(planned(*pods(3, memory="3Gi"), pools=[pool(limits={"memory": "100M"})])).values())
+
+    @pytest.mark.parametrize(("limit", "shown"), [("3Gi", "3Gi"), ("100M", "95Mi"), ("100", "100")])
+    def test_a_limit_of_bytes_is_in_its_own_unit(self, limit: str, shown: str) -> None:
+        said = set(why(planned(*pods(3, memory="2900Mi"), pools=[pool(limits={"memory": limit})])).values())
         assert said == {
-            "NodePool default: limit memory 95Mi is too small: the smallest instance type that fits (small) counts"
-            " 4096Mi; 3 pods need 9216Mi more"
+            f"NodePool default: limit memory {shown} is too small: the smallest instance type that fits (small) counts"
+            " 4096Mi; 3 pods need 8700Mi more"
         }
 
     def test_what_existing_nodes_use_of_a_limit_is_told_apart(self) -> None:

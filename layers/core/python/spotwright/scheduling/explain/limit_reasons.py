@@ -35,7 +35,7 @@ def explain_limit(needs: PodNeeds, pool: PoolOfGroup, fitting: int) -> PoolReaso
 
 
 class _Amounts(NamedTuple):
-    """The amounts of a sentence about a limit, in one unit.
+    """The amounts of a sentence about a limit: the limit in the unit that fits it, the others in one unit.
 
     ``left``: "" where nothing is; ``counted``: by a node that is too large for what is left; ``needed``: by pods, ""
     where they do not ask for what is limited.
@@ -48,9 +48,11 @@ class _Amounts(NamedTuple):
 
 
 def _amounts(name: str, pool: PoolOfGroup, left: int, counted: int, needed: int = 0) -> _Amounts:
-    sizes = (pool.template.nodepool.limits[name], max(left, 0), counted, needed)
-    limit, *others = quantity.texts(name, sizes)
-    return _Amounts(limit, *(text if size else "" for text, size in zip(others, sizes[1:], strict=True)))
+    sizes = (max(left, 0), counted, needed)
+    others = (text if size else "" for text, size in zip(quantity.texts(name, sizes), sizes, strict=True))
+    # Beside 0, a limit of a few bytes is not rounded to 0.
+    limit, _ = quantity.texts(name, (pool.template.nodepool.limits[name], 0))
+    return _Amounts(limit, *others)
 
 
 def _describe_limit(name: str, pool: PoolOfGroup, amounts: _Amounts, smallest: str) -> str:
