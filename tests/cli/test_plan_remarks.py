@@ -174,9 +174,7 @@ def test_a_namespace_that_is_in_no_file_has_its_name_alone_which_is_said_where_i
     web = web.replace("      containers:", f"      {few}\n      containers:")
     plan = planned(web, *((NAMESPACE.replace("NAME", namespace),) if namespace else ()))
     assert len(plan["newNodes"]) == nodes
-    said = (
-        "Namespace default is not in these files; assumed without the label team that a namespaceSelector asks for"
-    )
+    said = "Namespace default is not in these files; assumed without the label team that a namespaceSelector asks for"
     assert (said in plan["assumptions"]) == is_said
 
 

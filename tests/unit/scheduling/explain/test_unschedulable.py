@@ -3,12 +3,14 @@
 import msgspec
 import pytest
 
+from spotwright.aws.images import families
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.kubernetes.taints import Taint
-from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement
+from spotwright.scheduling.explain.label_values import explain_unknown_values
 from tests.unit.scheduling.builders import (
     instance,
     node,
@@ -108,7 +110,19 @@ class TestSentences:
         )
 
     def test_an_architecture_that_no_type_here_has_is_not_called_a_mistake(self) -> None:
-        assert "did you mean" not in why(planned(pod(node_selector={labels.ARCH: "arm64"})))["default/p"]
+        assert why(planned(pod(node_selector={labels.ARCH: "arm64"})))["default/p"] == (
+            "NodePool default: it asks for kubernetes.io/arch In [arm64], but the 4 instance types left have only amd64"
+        )
+
+    def test_a_build_of_windows_is_known_where_no_type_here_has_it(self) -> None:
+        builds = frozenset(families.WINDOWS_BUILDS.values())
+        for build in builds:
+            asked = Requirement(labels.WINDOWS_BUILD, False, frozenset((build,)))
+            assert explain_unknown_values(asked, {"10.0.17763"}) == ""
+        asked = Requirement(labels.WINDOWS_BUILD, False, frozenset(("11",)))
+        assert explain_unknown_values(asked, builds) == "there is no build of Windows 11; known: " + ", ".join(
+            sorted(builds)
+        )
 
     @pytest.mark.parametrize(
         ("contradicting", "words"),
@@ -136,9 +150,7 @@ class TestSentences:
     def test_a_limit_is_in_its_own_unit_and_what_is_compared_with_it_in_one(self) -> None:
         few = pool(limits={"cpu": "8"})
         said = set(why(planned(*pods(12, cpu="1100m"), pools=[few])).values())
-        assert said == {
-            "NodePool default: limit cpu 8 is used up by 1 new node of this plan; 5 pods need 5500m more"
-        }
+        assert said == {"NodePool default: limit cpu 8 is used up by 1 new node of this plan; 5 pods need 5500m more"}
 
     @pytest.mark.parametrize(("limit", "shown"), [("3Gi", "3Gi"), ("100M", "95Mi"), ("100", "100")])
     def test_a_limit_of_bytes_is_in_its_own_unit(self, limit: str, shown: str) -> None:

@@ -7,6 +7,4 @@ def assumed_daemonsets(snapshot: Snapshot) -> tuple[str, ...]:
     """A sentence where nodes might be made and no DaemonSet is counted on them."""
     if snapshot.daemonsets or not snapshot.pods or not snapshot.nodepools:
         return ()
-    return (
-        "DaemonSets: there are none in these files; assumed that nodes run none, not even aws-node and kube-proxy",
-    )
+    return ("DaemonSets: there are none in these files; assumed that nodes run none, not even aws-node and kube-proxy",)

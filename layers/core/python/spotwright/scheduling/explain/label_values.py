@@ -16,6 +16,7 @@ _NOUNS: Final = {
     labels.CAPACITY_TYPE: "capacity type",
     labels.ARCH: "architecture",
     labels.OS: "operating system",
+    labels.WINDOWS_BUILD: "build of Windows",
     f"{labels.INSTANCE_PREFIX}family": "instance family",
     f"{labels.INSTANCE_PREFIX}category": "instance category",
     f"{labels.INSTANCE_PREFIX}size": "instance size",
@@ -24,6 +25,7 @@ _NOUNS: Final = {
 _STANDARD_VALUES: Final = {
     labels.ARCH: frozenset(("amd64", "arm64")),
     labels.OS: frozenset(("linux", "windows")),
+    labels.WINDOWS_BUILD: frozenset(("10.0.17763", "10.0.20348", "10.0.26100")),
     labels.CAPACITY_TYPE: frozenset((labels.ON_DEMAND, labels.SPOT, labels.RESERVED)),
 }
 # Labels of so few values that all of them are worth listing.

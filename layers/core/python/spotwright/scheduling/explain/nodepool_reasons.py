@@ -117,8 +117,9 @@ def _explain_unmet(
     values = list_some(value for value, stating in statements if isinstance(value, str) and stating & left)
     entries = [pool_type.instance_type for pool_type in index.pool_types if pool_type.offerings & left]
     types = len({instance_type.name for instance_type in entries})
-    has = (f"; they have {values}" if values else "") + list_unavailable(entries)
-    text = f"it asks for {requirement}, which no offering of the {count_types(types)} left has now{has}"
+    counted, have = count_types(types), "has" if types == 1 else "have"
+    why = f"but the {counted} left {have} only {values}" if values else f"which none of the {counted} left offers now"
+    text = f"it asks for {requirement}, {why}{list_unavailable(entries)}"
     return PoolReason("NotAvailable", text, Nearness.NEVER_FITS, key, details)
 
 
