@@ -20,7 +20,7 @@ def assume_namespaces(snapshot: Snapshot) -> tuple[Snapshot, tuple[str, ...]]:
     missing = sorted({pod.metadata.namespace for pod in snapshot.pods}.difference(snapshot.namespaces))
     if not asked or not missing:
         return snapshot, ()
-    complete = msgspec.structs.replace(snapshot, namespaces=dict.fromkeys(missing, {}) | snapshot.namespaces)
+    complete = msgspec.structs.replace(snapshot, namespaces={name: {} for name in missing} | snapshot.namespaces)
     others = [key for key in asked if key != _NAME]
     if not others:
         return complete, ()
