@@ -295,6 +295,14 @@ def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
     assert "/nowhere.yaml: no such file or folder" in capsys.readouterr().err
 
 
+def test_an_address_is_answered_with_the_command_that_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-f", "https://example.com/web.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "spotwright plan: https://example.com/web.yaml: addresses are not read: pipe it in, with - for the"
+        " file: curl -fsSL https://example.com/web.yaml | …\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -141,6 +141,8 @@ def _read(path: str) -> Documents:
     # An empty path is the current folder for pathlib, and a variable without a value for whoever typed it.
     if not path:
         raise InputError("the name of a file is empty: name a manifest, a folder of them, or - for stdin")
+    if path.startswith(("https://", "http://")):
+        raise InputError(f"{path}: addresses are not read: pipe it in, with - for the file: curl -fsSL {path} | …")
     if not Path(path).exists():
         raise InputError(f"{path}: no such file or folder")
     from spotwright.cli.inputs.folders import read_folder, rendering_command
