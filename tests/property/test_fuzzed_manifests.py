@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from spotwright.cli import InputError
+from spotwright.cli.inputs.assumed_namespaces import assume_namespaces
 from spotwright.cli.inputs.assumed_volumes import assume_volumes
 from spotwright.cli.inputs.conversion import upgrade_documents
 from spotwright.cli.inputs.documents import deduplicate, parse_text
@@ -75,7 +76,11 @@ def said_of(text: str, strictness: Strictness) -> str:
         snapshot = decode_snapshot(documents, "StaticCapacity=true")
     except InputError as error:
         return str(error)
-    snapshot, assumed = (snapshot, ()) if documents.has_case else assume_volumes(snapshot)
+    assumed: tuple[str, ...] = ()
+    if not documents.has_case:
+        snapshot, of_volumes = assume_volumes(snapshot)
+        snapshot, of_namespaces = assume_namespaces(snapshot)
+        assumed = (*of_volumes, *of_namespaces)
     result = plan(snapshot, Catalog({"": TYPES}))
     pods = (*result.unschedulable_pods, *result.ignored_pods)
     reasons = [reason for pod in pods for reason in pod.reasons]
