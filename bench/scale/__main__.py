@@ -86,10 +86,11 @@ def _single_pods(scene: Scene, sizes: Sequence[Size], options: argparse.Namespac
     for nodes, pods in sizes:
         _tell(f"{nodes} nodes and {pods} pods are created")
         scene.grow_to(nodes, pods)
-        for way in (way for way in WAYS if way in options.only):
-            yield Figure(nodes, pods, way, single_pods.launches(way, options.runs))
+        # First: after it has stood still for lists, it lists everything once itself.
         if FORWARDER in options.only:
             rows += [(nodes, pods, figure) for figure in forwarder_figures(scene, pods)]
+        for way in (way for way in WAYS if way in options.only):
+            yield Figure(nodes, pods, way, single_pods.launches(way, options.runs))
 
 
 def _further(

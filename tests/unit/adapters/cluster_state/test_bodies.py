@@ -98,9 +98,10 @@ def test_a_body_that_would_fill_the_memory_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_a_body_whose_objects_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two million empty labels are two KB of a body, and 128 MB of memory."""
+    """Six million empty labels are six KB of a body, and 384 MB of memory: more than a process has free after other
+    tests, which it would use without taking any."""
     monkeypatch.setattr(bodies, "MAXIMUM_MEMORY", 64 * 1024 * 1024)
-    columns = msgspec.structs.replace(to_columns(PODS), labels=({},) * 2_000_000)
+    columns = msgspec.structs.replace(to_columns(PODS), labels=({},) * 6_000_000)
     content = packed({"cluster": "main", "pods": columns, "objects": ClusterObjects()})
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     assert refused(content) == ("TooLarge", "BODY needs more than 67108864 bytes of memory")
