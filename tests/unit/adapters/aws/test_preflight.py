@@ -164,3 +164,11 @@ def test_an_add_on_that_goes_or_has_gone_is_not_installed() -> None:
         "healthy": Addon("ACTIVE", "v1"),
         "bare": Addon(),
     }
+
+
+def test_a_quota_without_a_value_is_left_out() -> None:
+    """Service Quotas says why it could not read it instead."""
+    unread = {"QuotaCode": "L-1", "ErrorReason": {"ErrorCode": "DEPENDENCY_SERVICE_ERROR", "ErrorMessage": "later"}}
+    known = {"L-1": unread, "L-2": {"QuotaCode": "L-2", "Value": 0.0}, "L-3": {"QuotaCode": "L-3", "Value": 5.5}}
+    quotas = SimpleNamespace(get_service_quota=lambda QuotaCode, **_: {"Quota": known[QuotaCode]})
+    assert preflight.vcpu_quotas(quotas, known) == {"L-2": 0, "L-3": 5}

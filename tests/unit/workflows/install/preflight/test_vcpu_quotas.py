@@ -45,6 +45,17 @@ def told(nodepools: Any, **quotas: int) -> tuple[Status, str]:
         ),
         (nodepool(("karpenter.k8s.aws/instance-category", "NotIn", ["t"]), cpu="1k"), {"L-1216C47A"}, 1000),
         (nodepool(cpu=16), {"L-1216C47A"}, 16),
+        (nodepool(cpu="0"), {"L-1216C47A"}, 0),
+        (nodepool(("karpenter.sh/capacity-type", "Exists", [])), {"L-1216C47A", "L-34B43A08"}, None),
+        (nodepool(("karpenter.k8s.aws/instance-category", "In", ["u"])), {"L-43DA4232"}, None),
+        (
+            nodepool(
+                ("karpenter.k8s.aws/instance-category", "NotIn", ["t"]),
+                ("karpenter.k8s.aws/instance-category", "In", ["g", "t"]),
+            ),
+            {"L-DB2E81BA"},
+            None,
+        ),
     ],
 )
 def test_a_nodepool_says_which_quotas_it_needs(manifest: dict[str, Any], quotas: set[str], vcpus: int | None) -> None:
@@ -80,6 +91,14 @@ def test_what_nodepools_may_ask_for_is_what_is_needed() -> None:
 
 def test_a_quota_that_the_region_lacks_is_not_told_of() -> None:
     assert told((), on_demand=640)[0] is Status.OK
+
+
+def test_a_region_without_any_of_the_quotas_is_named() -> None:
+    status, said = told((NodePoolDemand("gpu", (ON_DEMAND,), None),))
+    assert (status, said) == (
+        Status.NOT_CHECKED,
+        "Service Quotas has no value of L-1216C47A (standard (A, C, D, H, I, M, R, T, Z) on-demand) in eu-west-1",
+    )
 
 
 def test_who_may_not_read_quotas_is_told_so() -> None:

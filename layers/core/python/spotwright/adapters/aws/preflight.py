@@ -312,12 +312,14 @@ def concurrency(lambda_client: Any) -> int | NotAsked:
 
 
 def vcpu_quotas(quotas: Any, codes: Iterable[str]) -> dict[str, int] | NotAsked:
-    """How many vCPUs the account may run by each of these quotas of EC2, those left out that the region lacks."""
+    """How many vCPUs the account may run by each of these quotas of EC2, those left out that it says nothing of."""
     found: dict[str, int] = {}
     for code in codes:
 
-        def told(code: str = code) -> int:
-            return int(quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
+        def told(code: str = code) -> int | None:
+            # Without a value where Service Quotas could not read it: https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_ErrorReason.html
+            value = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"].get("Value")
+            return None if value is None else int(value)
 
         answer = find(f"servicequotas:GetServiceQuota of {code}", told)
         if isinstance(answer, NotAsked):

@@ -10,9 +10,9 @@ import msgspec
 from spotwright.model import labels
 
 STANDARD: Final = "standard"
-# Beginnings of instance types; the first one that fits counts.
+# Beginnings of instance types, and of Karpenter's categories of them; the first one that fits counts.
 _FAMILIES: Final = (
-    ("hpc", "hpc"), ("inf", "inf"), ("trn", "trn"), ("dl", "dl"), ("u-", "high-memory"), ("u7", "high-memory"),
+    ("hpc", "hpc"), ("inf", "inf"), ("trn", "trn"), ("dl", "dl"), ("u", "high-memory"),
     ("vt", "g"), ("g", "g"), ("p", "p"), ("f", "f"), ("x", "x"),
 )  # fmt: skip
 _NAMES: Final = {

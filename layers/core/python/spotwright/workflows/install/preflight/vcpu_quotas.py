@@ -48,16 +48,17 @@ def _names_of_types(requirements: Iterable[Mapping[str, Any]]) -> set[str]:
 
 def _chosen(requirements: Iterable[Mapping[str, Any]], key: str, known: tuple[str, ...] = ()) -> set[str]:
     """Values that all requirements on a key allow, of those they name or of ``known``."""
-    found: set[str] | None = None
-    for requirement in requirements:
-        if requirement.get("key") != key:
-            continue
-        values = {*(requirement.get("values") or ())}
-        if requirement.get("operator") == "In":
-            found = values if found is None else found & values
-        elif requirement.get("operator") == "NotIn":
-            found = ({*known} if found is None else found) - values
-    return (found or set()) & {*known} if known else found or set()
+    stated = [requirement for requirement in requirements if requirement.get("key") == key]
+    named = [{*(requirement.get("values") or ())} for requirement in stated if requirement.get("operator") == "In"]
+    excluded = {
+        value
+        for requirement in stated
+        if requirement.get("operator") == "NotIn"
+        for value in requirement.get("values") or ()
+    }
+    allowed = set.intersection(*named) if named else {*known} if stated else set()
+    left = allowed - excluded
+    return left & {*known} if known else left
 
 
 def check_vcpu_quotas(target: Target, facts: Facts) -> Verdict:
@@ -67,6 +68,9 @@ def check_vcpu_quotas(target: Target, facts: Facts) -> Verdict:
     nodepools = () if isinstance(facts.nodepools, NotAsked) else facts.nodepools
     quotas = sorted({quota for pool in nodepools for quota in pool.quotas}) or usual_quotas()
     known = [(quota, facts.vcpu_quotas[quota.code]) for quota in quotas if quota.code in facts.vcpu_quotas]
+    if not known:
+        names = ", ".join(f"{quota.code} ({quota.name})" for quota in quotas)
+        return NotChecked(f"Service Quotas has no value of {names} in {target.region}")
     if said := list(_small_quotas(target, known, nodepools)):
         return Caution("; ".join(said))
     return Works(", ".join(f"{vcpus} vCPUs of {quota.name} instances" for quota, vcpus in known))
