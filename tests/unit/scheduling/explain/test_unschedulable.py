@@ -111,7 +111,8 @@ class TestSentences:
 
     def test_an_architecture_that_no_type_here_has_is_not_called_a_mistake(self) -> None:
         assert why(planned(pod(node_selector={labels.ARCH: "arm64"})))["default/p"] == (
-            "NodePool default: it asks for kubernetes.io/arch In [arm64], but the 4 instance types left have only amd64"
+            "NodePool default: it asks for kubernetes.io/arch In [arm64],"
+            " but the offerings of the 4 instance types left have only amd64"
         )
 
     def test_a_build_of_windows_is_known_where_no_type_here_has_it(self) -> None:

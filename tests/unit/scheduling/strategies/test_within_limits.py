@@ -5,10 +5,10 @@ from datetime import timedelta
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, Offering
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
-from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements
 from spotwright.model.snapshot import Settings
 from tests.unit.scheduling.builders import (
     GIB,
@@ -270,3 +270,33 @@ def test_limits_that_surely_leave_pods_take_little_more_work() -> None:
     within = planned(*waiting, pools=(pool(limits={"cpu": "8"}),))
     assert len(why(within)) == 22
     assert within.work_units < 10 * planned(*waiting).work_units
+
+
+def reserving(instance_type: InstanceType, instances: int) -> InstanceType:
+    """The type with a reservation ``cr-1`` of so many instances in z1."""
+    stated = Requirements({labels.RESERVATION_ID: Requirement(labels.RESERVATION_ID, False, frozenset(("cr-1",)))})
+    offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, instances)
+    return msgspec.structs.replace(instance_type, offerings=(*instance_type.offerings, offering))
+
+
+def test_what_is_reserved_is_left_where_it_would_use_a_limit_up_for_few_pods() -> None:
+    """Two reserved nodes are all that the limit allows, and hold four pods."""
+    limited, types = pool(limits={"cpu": "8"}), (reserving(CHEAP, 5), DENSE)
+    plan = planned(*pods(8, cpu=1), pools=(limited,), types=types)
+    assert not why(plan)
+    assert shown(plan) == ["dense x 8"]
+
+
+def test_what_is_reserved_is_used_within_a_limit_that_has_room_for_it() -> None:
+    limited, types = pool(limits={"cpu": "12"}), (reserving(CHEAP, 1), DENSE)
+    plan = planned(*pods(8, cpu=1), pools=(limited,), types=types)
+    assert not why(plan)
+    assert "reserved" in {each.capacity_type for each in plan.new_nodes}
+
+
+def test_a_node_that_needs_several_types_counts_on_no_reservation() -> None:
+    demanding = pool("default", families(2))
+    types = (reserving(of_family("a", 4, 0.2), 5), of_family("b", 4, 0.3))
+    plan = planned(*pods(2, cpu=1), pools=(demanding,), types=types)
+    assert not why(plan)
+    assert {len(each.instance_types) for each in plan.new_nodes} == {2}

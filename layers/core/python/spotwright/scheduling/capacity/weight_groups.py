@@ -33,13 +33,14 @@ class LimitPolicy(msgspec.Struct, frozen=True):
     ``enforced``: False plans as if there were none; ``prices``: what is added to prices for what counts against a
     limit, None where types count as they are, without the others that minValues need beside them; ``withheld``: by
     NodePool, what its limits leave less than they do; ``respects_preferences``: False where pods give up all of their
-    preferences.
+    preferences; ``reserved_first``: False where what is reserved is taken as anything else is, at the price of limits.
     """
 
     enforced: bool = True
     respects_preferences: bool = True
     prices: LimitPrices | None = None
     withheld: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
+    reserved_first: bool = True
 
     def remaining(self, template: NodeClaimTemplate, usage: Mapping[str, int]) -> dict[str, int]:
         """What a NodePool's limits leave to this attempt: only its limited resources."""
@@ -59,7 +60,7 @@ class WeightGroup:
 
     ``requirements``: all that pods may ask for, and labels that rules between pods look at with the values these know:
     what undetermined labels must tell apart. ``reserved``: instances left by capacity reservation, shared by all
-    weight groups. ``known_packings``: of all attempts at one plan.
+    weight groups. ``known_packings``: of all attempts at one plan. ``reserved_first``: see ``LimitPolicy``.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class WeightGroup:
         known_packings: KnownPackings,
     ) -> None:
         self.known_packings = known_packings
+        self.reserved_first = limit_policy.reserved_first
         self.offering_index = offering_index
         self._daemonset_pods = daemonset_pods
         self.undetermined_labels = UndeterminedLabels(offering_index, requirements)

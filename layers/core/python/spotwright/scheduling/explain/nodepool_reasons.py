@@ -117,8 +117,8 @@ def _explain_unmet(
     values = list_some(value for value, stating in statements if isinstance(value, str) and stating & left)
     entries = [pool_type.instance_type for pool_type in index.pool_types if pool_type.offerings & left]
     types = len({instance_type.name for instance_type in entries})
-    counted, have = count_types(types), "has" if types == 1 else "have"
-    why = f"but the {counted} left {have} only {values}" if values else f"which none of the {counted} left offers now"
+    offerings = f"offerings of the {count_types(types)} left"
+    why = f"but the {offerings} have only {values}" if values else f"which none of the {offerings} has now"
     text = f"it asks for {requirement}, {why}{list_unavailable(entries)}"
     return PoolReason("NotAvailable", text, Nearness.NEVER_FITS, key, details)
 

@@ -129,12 +129,18 @@ class PoolOfferings:
         adjustments: Mapping[PoolTypeKey, TypeAdjustment],
     ) -> None:
         found: list[tuple[int, str, int, str, str, int, PoolInstanceType, Offering]] = []
+        # A reservation is of one type in one zone, and a node counts on one reservation.
+        demands_several = [any(least > 1 for least in template.min_values.values()) for template in templates]
         for pool_type in pool_types:
             name, number = pool_type.instance_type.name, pool_type.template_index
             adjustment = adjustments.get(pool_type.key)
             surcharge = adjustment.surcharge if adjustment else 0
             for offering in pool_type.instance_type.offerings:
-                if offering.available and templates[number].allows(offering):
+                if (
+                    offering.available
+                    and templates[number].allows(offering)
+                    and not (offering.reservation_capacity and demands_several[number])
+                ):
                     price, zone, kind = (
                         offering.weighed_price + surcharge,
                         offering.zone,

@@ -27,9 +27,9 @@ def plan_new_nodes(
     ]
     offerings = [group.offerings_for_pod(pending_class, pending_class.pod_requirements) for pending_class in placeable]
     planned_nodes, work_units = list[PlannedNode](), 0
-    reserved = group.offering_index.reserved_offerings
+    reserved, every = group.offering_index.reserved_offerings, group.offering_index.all_offerings
     # What is reserved is paid for: it is used up before any instance is bought.
-    for sold in (reserved, group.offering_index.all_offerings & ~reserved):
+    for sold in (reserved, every & ~reserved) if group.reserved_first else (every,):
         for component in connected_classes(_with_exchanges(placeable, [mask & sold for mask in offerings])):
             packing = NodePacking(
                 group, [placeable[j] for j in component], [offerings[j] & sold for j in component], topology

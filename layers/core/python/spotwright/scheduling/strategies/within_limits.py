@@ -3,7 +3,8 @@
 Where the placement that ignores limits keeps them, it is the answer: limits that bind nobody change nothing. Otherwise
 pods are placed under several prices for what counts against a limit (``offerings/limit_prices.py``): without a price
 the cheapest nodes may use a limit up, with a high price the nodes hold as many pods per core that counts as they can.
-Where pods are left all the same, smaller pods also come before larger ones, since more of them fit.
+Where pods are left all the same, what is reserved is not used first, and smaller pods also come before larger ones,
+since more of them fit.
 """
 
 from collections import Counter
@@ -15,8 +16,10 @@ import msgspec
 from spotwright.model import resources
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.scheduling.capacity.limit_shares import share_limits
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.capacity.weight_groups import ENFORCED, IGNORED, LimitPolicy
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.placement.placement import Placement
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.strategies import best_placement, priority
@@ -132,6 +135,7 @@ class _LimitSearch:
         self._attempts: dict[object, tuple[LimitPolicy, Set[str]]] = {}
         # What an attempt with all pods at once had to place one by one: under another price the next one does too.
         self._sequential_keys = frozenset[str]()
+        self._has_reservations = any(group.offering_index.reserved_offerings for group in unlimited.weight_groups)
         self._work_units = unlimited.work_units
         self._most_work_units = max(context.settings.work_units, 2 * self._work_units)
         self._best: _Candidate | None = None
@@ -141,6 +145,8 @@ class _LimitSearch:
         if not self._is_settled and self._has_time and self._limited != self._scarce:
             self._try([self._pods], _policy(self._limited, _PRESSURES[-1]))
         self._keep_min_values()
+        if not self._is_settled and self._has_reservations:
+            self._weigh_reservations()
         if not self._is_settled and any(map(_has_preferences, self._pods)):
             self._give_up_preferences()
         if not self._is_settled:
@@ -229,6 +235,13 @@ class _LimitSearch:
         unplaced = placement.unplaced_pods() if keeps_limits else {pod.key for pod in self._pods}
         self._attempts[attempt] = policy, unplaced
         return unplaced
+
+    def _weigh_reservations(self) -> None:
+        """What is reserved may use up a limit for few pods: then it is left where other nodes hold more of them."""
+        assert self._best is not None
+        for policy in (self._best.policy, self._policy(_PRESSURES[-1])):
+            if not self._is_settled and self._has_time:
+                self._try([self._pods], msgspec.structs.replace(policy, reserved_first=False))
 
     def _give_up_preferences(self) -> None:
         """Without preferences, such as zones to spread over, pods need fewer nodes."""
@@ -415,7 +428,7 @@ def _unit_prices(unlimited: Placement, weigh: Callable[[float], float]) -> UnitP
         pool_type = node.weight_group.offering_index.pool_type_of[node.offering]
         for name in limited:
             used[name] += pool_type.counted(name) * len(node.pods_by_node)
-    total = unlimited.price()
+    total = unlimited.price() + sum(map(_reserved_discount, unlimited.planned_nodes))
     return {
         template.nodepool.name: {
             name: total / used[name] * weigh(used[name] / max(amount, 1)) for name, amount in left.items() if used[name]
@@ -423,6 +436,16 @@ def _unit_prices(unlimited: Placement, weigh: Callable[[float], float]) -> UnitP
         for group in unlimited.weight_groups
         for template, left in zip(group.offering_index.templates, group.initial_limits.by_template, strict=True)
     }
+
+
+def _reserved_discount(node: PlannedNode) -> int:
+    """What the nodes that count on a reservation would cost more if they were bought."""
+    index, offering = node.weight_group.offering_index, node.offering
+    bought = index.pool_type_of[offering].offerings & ~index.reserved_offerings
+    if not index.reservation_ids[offering] or not bought:
+        return 0
+    cheapest = next(iterate_bits(bought))
+    return (index.prices[cheapest] - index.prices[offering]) * len(node.pods_by_node)
 
 
 def _withheld(
