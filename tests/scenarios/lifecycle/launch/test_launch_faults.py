@@ -231,6 +231,27 @@ def test_what_is_left_is_planned_at_once(world: World, code: str, left: set[str]
     assert is_tidy(world)
 
 
+def test_a_quota_that_refuses_the_whole_request_is_told_of_and_tried_again_ever_later(world: World) -> None:
+    """EC2 names no type then, so that no offering is closed: NodeClaims wait instead of being made again."""
+    usual, calls = world.ec2.create_fleet, []
+
+    def refuse(request: Mapping[str, Any]) -> FleetResult:
+        calls.append(request)
+        raise ApiError("you have requested more vCPU capacity than your limit of 5", code="VcpuLimitExceeded")
+
+    world.ec2.create_fleet = refuse  # type: ignore[method-assign]
+    deployed(world)
+    world.run(240)
+    (claim,) = world.claims()
+    (launched,) = (condition for condition in claim.conditions if condition.type == "Launched")
+    assert (launched.status, launched.reason) == ("Unknown", "VCPULimitExceeded")
+    assert "more vCPU capacity than your limit of 5" in launched.message
+    assert len(calls) < 15
+    world.ec2.create_fleet = usual  # type: ignore[method-assign]
+    assert all_run(world, 1, seconds=180)
+    assert is_tidy(world)
+
+
 def test_a_subnet_without_addresses_closes_its_zone_and_another_is_taken_at_once(world: World) -> None:
     zone = builders.ZONES[0]
     for kind in ("spot", "on-demand"):

@@ -113,10 +113,15 @@ def test_the_summary_names_quotas_that_are_used_up_with_the_next_step() -> None:
     gpu = fleet_errors.launch_failure([error("MaxSpotInstanceCountExceeded", kind="g5.xlarge")]).message
     assert "G and VT spot instances is used up: " in gpu
     assert "--quota-code L-3819A6DF" in gpu
-    # Where EC2 refuses the whole request it is not known which of its types is at fault.
-    whole = FleetError(over, "You have requested more vCPU capacity than your current vCPU limit of 5 allows")
-    assert fleet_errors.launch_failure([whole]).message.endswith("; You have requested more vCPU capacity than your"
-                                                                  " current vCPU limit of 5 allows")  # fmt: skip
+
+
+def test_a_quota_that_refuses_the_whole_request_is_told_in_the_words_of_ec2() -> None:
+    """It is not known which of its types is at fault: no offering is closed, and the launch waits."""
+    whole = FleetError("VcpuLimitExceeded", "You have requested more vCPU capacity than your limit allows")
+    assert fleet_errors.offering_failures([whole], now_ms=0) == ()
+    assert fleet_errors.launch_failure([whole]) == fleet_errors.LaunchFailure(
+        False, "VCPULimitExceeded", "VcpuLimitExceeded: You have requested more vCPU capacity than your limit allows"
+    )
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,17 @@ def _offering_failures(error: FleetError, until: int, sizes: Mapping[str, int], 
 
 def launch_failure(errors: Sequence[FleetError]) -> LaunchFailure:
     """Why there is no instance; an answer without instances and errors counts as insufficient capacity."""
-    fleet_error = next((error for error in errors if error.code not in CAPACITY_CODES | {NO_SPOT_ROLE}), None)
+    fleet_error = next((error for error in errors if not _closes_offerings(error)), None)
     if fleet_error is None:
         return LaunchFailure(True, "InsufficientCapacity", _summary(errors))
     return LaunchFailure(False, failure_reason(fleet_error), f"{fleet_error.code}: {fleet_error.message}")
+
+
+def _closes_offerings(error: FleetError) -> bool:
+    """A quota that refuses the whole request names no type: nothing is closed, and the next plan would be the same."""
+    if error.code in QUOTA_CODES:
+        return bool(error.instance_type)
+    return error.code in CAPACITY_CODES or error.code == NO_SPOT_ROLE
 
 
 def failure_reason(error: FleetError) -> str:
