@@ -1,5 +1,6 @@
 """Laws of limits: they hold whatever is launched, with minValues, and cost nothing where they bind nobody."""
 
+from collections import Counter
 from random import Random
 
 import msgspec
@@ -7,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotwright.model import labels, resources
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
-from tests.property.plans import LAWS, clusters, deployments, planned, unlimited
-from tests.unit.scheduling.builders import TYPES, pool, snapshot
+from tests.property.plans import LAWS, clusters, deployments, left, planned, unlimited
+from tests.unit.scheduling.builders import TYPES, pool, reserving, snapshot
 
 CAPACITY = {instance_type.name: instance_type.capacity for instance_type in TYPES}
 HEAVY, LIGHT = "heavy", "light"
@@ -112,6 +114,29 @@ def test_the_order_in_which_things_are_listed_means_nothing_within_limits(cluste
 def test_a_plan_within_limits_is_made_again_from_what_is_stored(cluster: Snapshot) -> None:
     stored = msgspec.json.decode(msgspec.json.encode(cluster), type=Snapshot)
     assert planned(stored) == planned(cluster)
+
+
+@LAWS
+@given(
+    st.one_of(limited_clusters, two_limited_pools),
+    st.lists(st.integers(1, 4), min_size=len(TYPES), max_size=len(TYPES)),
+)
+def test_reservations_keep_limits_and_minvalues_and_leave_no_more_pods(cluster: Snapshot, instances: list[int]) -> None:
+    """Each type has a reservation of its own, of so many instances."""
+    reserved = tuple(
+        reserving(instance_type, count, f"cr-{instance_type.name}")
+        for instance_type, count in zip(TYPES, instances, strict=True)
+    )
+    plan, without = planned(cluster, Catalog({"": reserved})), planned(cluster)
+    assert left(plan).total() <= left(without).total()
+    used = Counter(node.instance_types[0] for node in plan.new_nodes if node.capacity_type == labels.RESERVED)
+    assert all(used[each.name] <= count for each, count in zip(TYPES, instances, strict=True))
+    for nodepool in cluster.nodepools:
+        total = counted(plan, nodepool.name)
+        assert all(total.get(name, 0) <= limit for name, limit in nodepool.limits.items())
+        least = max((requirement.min_values or 1 for requirement in nodepool.requirements), default=1)
+        nodes = [node for node in plan.new_nodes if node.nodepool == nodepool.name]
+        assert all(len(node.instance_types) >= least for node in nodes)
 
 
 @settings(LAWS, derandomize=True)

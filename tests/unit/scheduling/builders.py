@@ -106,6 +106,14 @@ def snapshot(*waiting: Pod, pools: Iterable[NodePool] | None = None, **fields: A
     return Snapshot("test", NOW, pods=waiting, nodepools=nodepools, **fields)
 
 
+def reserving(instance_type: InstanceType, capacity: int, reservation: str = "cr-1") -> InstanceType:
+    """The type with a reservation of so many instances in z1."""
+    values = {labels.RESERVATION_ID: reservation, labels.RESERVATION_TYPE: "default"}
+    stated = Requirements({key: Requirement(key, False, frozenset((value,))) for key, value in values.items()})
+    offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, capacity)
+    return msgspec.structs.replace(instance_type, offerings=(*instance_type.offerings, offering))
+
+
 def planned(*waiting: Pod, types: Iterable[InstanceType] = TYPES, **fields: Any) -> Plan:
     """The plan for these pods and one NodePool without demands."""
     return plan_pods(snapshot(*waiting, **fields), Catalog({"": tuple(types)}))

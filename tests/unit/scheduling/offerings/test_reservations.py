@@ -7,29 +7,21 @@ import msgspec
 import pytest
 
 from spotwright.model import labels
-from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.ec2.instance_type import Catalog, InstanceType
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.taints import Taint
-from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
+from spotwright.model.requirements import NodeSelectorRequirement, from_expressions
 from spotwright.model.snapshot import InFlightNodeClaim, Settings, Snapshot
 from spotwright.scheduling import planner
 from spotwright.scheduling.offerings import reservations
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.pod_planner import plan_pods
-from tests.unit.scheduling.builders import MEDIUM, NOW, SMALL, pod, pods, pool
+from tests.unit.scheduling.builders import MEDIUM, NOW, SMALL, pod, pods, pool, reserving
 
 WITH, WITHOUT = Settings(), Settings(feature_gates=())
 INTO = (NodeSelectorRequirement(labels.RESERVATION_ID, "In", ("cr-1",)),)
-
-
-def reserving(instance_type: InstanceType, capacity: int) -> InstanceType:
-    """The type with a reservation ``cr-1`` of so many instances in z1."""
-    values = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default"}
-    stated = Requirements({key: Requirement(key, False, frozenset((value,))) for key, value in values.items()})
-    offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, capacity)
-    return msgspec.structs.replace(instance_type, offerings=(*instance_type.offerings, offering))
 
 
 def planned(capacity: int, settings: Settings = WITH, **fields: Any) -> Plan:

@@ -5,10 +5,10 @@ from datetime import timedelta
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, Offering
+from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
-from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings
 from tests.unit.scheduling.builders import (
     GIB,
@@ -20,6 +20,7 @@ from tests.unit.scheduling.builders import (
     pod,
     pods,
     pool,
+    reserving,
     shown,
     why,
     zone_is,
@@ -270,13 +271,6 @@ def test_limits_that_surely_leave_pods_take_little_more_work() -> None:
     within = planned(*waiting, pools=(pool(limits={"cpu": "8"}),))
     assert len(why(within)) == 22
     assert within.work_units < 10 * planned(*waiting).work_units
-
-
-def reserving(instance_type: InstanceType, instances: int) -> InstanceType:
-    """The type with a reservation ``cr-1`` of so many instances in z1."""
-    stated = Requirements({labels.RESERVATION_ID: Requirement(labels.RESERVATION_ID, False, frozenset(("cr-1",)))})
-    offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, instances)
-    return msgspec.structs.replace(instance_type, offerings=(*instance_type.offerings, offering))
 
 
 def test_what_is_reserved_is_left_where_it_would_use_a_limit_up_for_few_pods() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from spotwright.model import resources
+from spotwright.model.ec2.instance_type import drop_reserved_offerings
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.scheduling.capacity.limit_shares import share_limits
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
@@ -141,6 +142,26 @@ class _LimitSearch:
         self._best: _Candidate | None = None
 
     def find(self) -> Placement:
+        """The best placement; where it leaves pods, with what is reserved or as if nothing were."""
+        placement = self._search()
+        if self._is_settled or not self._has_reservations:
+            return placement
+        other = self._without_reservations()
+        other_placement = other.find()
+        best = other_placement if other.best_rank < self.best_rank else placement
+        best.work_units = placement.work_units + other_placement.work_units
+        return best
+
+    def _without_reservations(self) -> "_LimitSearch":
+        templates = [
+            template.with_instance_types(drop_reserved_offerings(template.instance_types))
+            for template in self._templates
+        ]
+        budget = self._context.settings.work_units // _ATTEMPT_SHARE
+        unlimited = best_placement.find_best_placement(self._context, self._pods, templates, IGNORED, budget)
+        return _LimitSearch(self._context, self._pods, templates, unlimited)
+
+    def _search(self) -> Placement:
         self._try_pressures()
         if not self._is_settled and self._has_time and self._limited != self._scarce:
             self._try([self._pods], _policy(self._limited, _PRESSURES[-1]))
@@ -154,6 +175,11 @@ class _LimitSearch:
         if not self._is_settled:
             self._try_orders()
         return self._finished()
+
+    @property
+    def best_rank(self) -> tuple[object, ...]:
+        assert self._best is not None
+        return self._best.rank
 
     @property
     def leaves_pods(self) -> bool:
