@@ -206,7 +206,8 @@ def spot_to_spot(run: DemoRun) -> None:
 def _expect_no_cheaper_move(run: DemoRun) -> None:
     done = _spotwright(run, "plan", "--consolidate")
     run.printer.block(done.stdout + done.stderr)
-    expect(done.returncode == 0 and "No node would go." in done.stdout, "spotwright plan --consolidate has a move left")
+    expect(done.returncode == 0, f"spotwright plan --consolidate ended with {done.returncode}")
+    expect("No node would go." in done.stdout, "spotwright plan --consolidate has a move left")
 
 
 def nothing_left(run: DemoRun) -> None:
