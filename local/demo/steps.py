@@ -229,7 +229,7 @@ def nothing_left(run: DemoRun) -> None:
 def _spotwright(run: DemoRun, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(ROOT / ".venv/bin/spotwright"), *arguments],
-        env=run.stack.environment() | {"SPOTWRIGHT_STACK": run.deployment.stack_name},
+        env=run.stack.environment() | {"SPOTWRIGHT_STACK": run.deployment.stack_name, "PYTHONFAULTHANDLER": "1"},
         capture_output=True, text=True, timeout=PATIENCE * 180, check=False,
     )  # fmt: skip
 

@@ -94,11 +94,12 @@ def keep_within(plan: Plan, snapshot: Snapshot) -> Plan:
     if all(_most(plan, bound.setting) <= bound.allowed - bound.used for bound in snapshot.launch_bounds):
         return plan
     held_back = _divide(plan.new_nodes, snapshot)
+    pods = snapshot.pods_by_key()
     waiting = tuple(
         UnplacedPod(pod, (_reason(node, bound),), (Cause(CODE, (node.nodepool,), {"setting": bound.setting}),))
         for node, bound in ((plan.new_nodes[number], bound) for number, bound in held_back.items())
         for pod in node.pods
-        if pod in snapshot.pods_by_key
+        if pod in pods
     )
     return msgspec.structs.replace(
         plan,
@@ -144,7 +145,7 @@ def _divide(nodes: Sequence[NewNode], snapshot: Snapshot) -> dict[int, LaunchBou
 
 def _in_order(nodes: Sequence[NewNode], snapshot: Snapshot) -> list[int]:
     """The numbers of the nodes: those with the most urgent pods first, those for no pod last."""
-    pods = snapshot.pods_by_key
+    pods = snapshot.pods_by_key()
 
     def urgency(number: int) -> tuple[bool, PriorityKey | tuple[()], int]:
         known = [priority_key(pods[key]) for key in nodes[number].pods if key in pods]

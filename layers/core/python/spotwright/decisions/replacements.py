@@ -68,7 +68,7 @@ def _hosts_by_pod(plan: Plan, launches: Iterable[Launch]) -> dict[str, str]:
 def _pods_by_node(snapshot: Snapshot, hosts: Mapping[str, str]) -> dict[str, set[str]]:
     """Node → where its pods go."""
     takers: dict[str, set[str]] = {}
-    pods = snapshot.pods_by_key
+    pods = snapshot.pods_by_key()
     for key in pods.keys() & (snapshot.moving_pods.keys() | hosts.keys()):
         node, pod = snapshot.moving_pods.get(key), pods[key]
         if node is not None:

@@ -1,7 +1,6 @@
 """Everything a decision may look at."""
 
 from datetime import datetime
-from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -124,7 +123,7 @@ class InFlightNodeClaim(msgspec.Struct, frozen=True):
     instance_types: tuple[str, ...]
 
 
-class Snapshot(msgspec.Struct, frozen=True, dict=True):
+class Snapshot(msgspec.Struct, frozen=True):
     """The input of a decision, together with the catalog named by ``catalog_key``.
 
     ``in_flight``: nodes of committed launches whose NodeClaims the API server does not show yet. ``namespaces``: name →
@@ -162,7 +161,6 @@ class Snapshot(msgspec.Struct, frozen=True, dict=True):
     catalog_key: str = ""
     schema: int = 1
 
-    @cached_property
     def pods_by_key(self) -> dict[str, Pod]:
-        """``pods`` by ``namespace/name``."""
+        """``pods`` by ``namespace/name``, made anew by each call."""
         return {pod.key: pod for pod in self.pods}

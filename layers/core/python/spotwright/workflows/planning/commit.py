@@ -31,7 +31,7 @@ def commit_plan(
     body = msgspec.json.encode(snapshot, order="deterministic")
     snapshot_key = blobs.key("snapshots", body)
     decision_id = derived_id(snapshot.cluster, str(cluster_version), kind, snapshot_key)
-    pods = snapshot.pods_by_key
+    pods = snapshot.pods_by_key()
     planned = {key: pods[key] for node in plan.new_nodes for key in node.pods if key in pods}
     pending = {key: pod.metadata.uid for key, pod in planned.items() if not pod.node_name}
     running = {key: pod.metadata.uid for key, pod in planned.items() if pod.node_name}

@@ -39,7 +39,7 @@ def record_events(
     for snapshot, plan, decision in plans:
         _record_object_events(cluster, snapshot, plan)
         buffer_status.update_buffer_status(cluster, snapshot, plan)
-        pods = snapshot.pods_by_key
+        pods = snapshot.pods_by_key()
         waiting += [
             (pods[key], event, snapshot.now)
             for key, event in _pod_events(plan, decision)

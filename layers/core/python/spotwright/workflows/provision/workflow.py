@@ -221,7 +221,7 @@ def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan
 
 
 def _pod_wait_seconds(snapshot: Snapshot, plan: Plan) -> float:
-    pods = snapshot.pods_by_key
+    pods = snapshot.pods_by_key()
     placed = (pods[key] for node in plan.new_nodes for key in node.pods if key in pods)
     created = [
         pod.metadata.creation_timestamp for pod in placed if not pod.node_name and pod.metadata.creation_timestamp
@@ -230,7 +230,7 @@ def _pod_wait_seconds(snapshot: Snapshot, plan: Plan) -> float:
 
 
 def _message(snapshot: Snapshot, plan: Plan) -> str:
-    known = snapshot.pods_by_key
+    known = snapshot.pods_by_key()
     placed = [bool(known[key].node_name) for node in plan.new_nodes for key in node.pods if key in known]
     pods = [counted(placed.count(False), "pending pod")] if False in placed else []
     pods += [f"{counted(placed.count(True), 'pod')} of nodes on their way out"] if True in placed else []
