@@ -37,7 +37,7 @@ from local.aws.eventbridge import event_bus
 from local.aws.functions import control as functions_control
 from local.aws.gateway import Gateway
 from local.aws.schedules import scheduler
-from local.aws.storage import bucket_policies, index_propagation, large_tables, time_to_live
+from local.aws.storage import bucket_policies, index_propagation, large_tables, time_to_live, transactions
 from local.aws.strictness import Strictness
 from local.aws.sts import callers
 
@@ -76,6 +76,7 @@ MODULES: tuple[EmulatorModule, ...] = (
     time_to_live,
     index_propagation,
     large_tables,
+    transactions,
     stacks_api,
     change_sets_api,
     custom_resources,

@@ -18,7 +18,8 @@ CHANGES: Final[Mapping[str, frozenset[str]]] = {
     "state": frozenset(
         {
             "request_planning", "begin_planning", "end_planning", "throttle", "mark_served", "commit",
-            "mark_acted", "create", "save", "save_offering_health", "save_call_rate", "save_breaker",
+            "mark_acted", "create", "save", "create_together", "save_together",
+            "save_offering_health", "save_call_rate", "save_breaker",
             "save_registration_health", "save_refused_evictions",
         }
     ),
@@ -44,6 +45,16 @@ class Call(msgspec.Struct, frozen=True):
 
     def is_to(self, port: str, *actions: str) -> bool:
         return self.port == port and self.action in actions
+
+    @property
+    def is_transaction(self) -> bool:
+        return self.is_to("state", "create_together", "save_together")
+
+    def parts(self) -> tuple["Call", ...]:
+        """What watchers look at: of rows that are written together the write of each."""
+        if not self.is_transaction:
+            return (self,)
+        return tuple(Call(self.port, self.action.removesuffix("_together"), (row,)) for row in self.args[0])
 
 
 class Watcher:
@@ -86,16 +97,23 @@ class Calls:
         faults = self.faults
         for fault in faults:
             fault.before(call)
+        parts = call.parts()
         for watcher in self.watchers:
-            watcher.before(call)
+            for part in parts:
+                watcher.before(part)
         try:
             answer = work()
         except Exception as error:
             for watcher in self.watchers:
-                watcher.refused(call, error)
+                for part in parts:
+                    watcher.refused(part, error)
             raise
-        for watcher in (*self.watchers, *faults):
-            watcher.after(call, answer)
+        if answer or not call.is_transaction:
+            for watcher in self.watchers:
+                for part in parts:
+                    watcher.after(part, answer)
+        for fault in faults:
+            fault.after(call, answer)
         return answer
 
 

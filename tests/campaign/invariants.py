@@ -45,6 +45,7 @@ MESSAGES_PER_OBJECT: Final = 40
 # An invocation lasts a minute at most.
 REMEMBERED_MS: Final = 60 * 1000
 LIVE: Final = ("pending", "running")
+CLUSTER: Final = "the cluster"
 # Reasons of budgets for which nodes with pods go, and all reasons for which nodes go by choice.
 WITH_PODS: Final = (DRIFTED, UNDERUTILIZED)
 BY_CHOICE: Final = ("Empty", *WITH_PODS, REBALANCED, SCHEDULED_CHANGE)
@@ -520,23 +521,25 @@ class NothingOverwritten(Invariant):
 
     def __init__(self, world: CampaignWorld) -> None:
         super().__init__(world)
-        self._found = 0
+        self._found: dict[str, int] = {}
 
     def before(self, call: Call) -> None:
         if call.is_to("state", "commit"):
-            self._found = self.world.state.cluster_row.version
+            self._found[CLUSTER] = self.world.state.cluster_row.version
         elif call.is_to("state", "save"):
-            row = self.world.state.rows.get(sort_key(call.args[0]))
-            self._found = -1 if row is None else row.version
+            key = sort_key(call.args[0])
+            row = self.world.state.rows.get(key)
+            self._found[key] = -1 if row is None else row.version
 
     def after(self, call: Call, answer: Any) -> None:
         if not call.is_to("state", "commit", "save"):
             return
         self.checked += 1
         seen = call.kwargs["expected_version"] if call.action == "commit" else call.args[0].version
-        if seen != self._found:
-            what = "the cluster" if call.action == "commit" else sort_key(call.args[0])
-            self.fail(f"{what} was at version {self._found} and is replaced by what was made from version {seen}")
+        what = CLUSTER if call.action == "commit" else sort_key(call.args[0])
+        found = self._found[what]
+        if seen != found:
+            self.fail(f"{what} was at version {found} and is replaced by what was made from version {seen}")
 
 
 class InstancesEndFirst(Invariant):

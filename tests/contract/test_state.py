@@ -29,7 +29,7 @@ from spotwright.simulation.state import FakeState
 from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, sort_key
-from spotwright.workflows.ports.state import StatePort
+from spotwright.workflows.ports.state import ROWS_TOGETHER, StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
 
@@ -73,6 +73,48 @@ def test_a_row_beyond_400_kb_is_refused_and_the_row_before_it_stays(state: State
     assert row is not None
     assert (row.request, row.version) == ("", 0)
     assert state.save(launch(state, request="x" * 380 * 1024)).version == 1
+
+
+def test_rows_that_are_created_together_are_there_all_or_none(state: StatePort) -> None:
+    rows = [launch(state, f"row-{number}") for number in range(ROWS_TOGETHER)]
+    assert state.create_together(rows)
+    assert {row.id for row in state.launches()} == {row.id for row in rows}
+    assert not state.create_together([launch(state, "new"), launch(state, "row-7", decision="another")])
+    assert state.launch("new") is None
+    assert state.launch("row-7") == rows[7]
+
+
+def test_rows_that_are_saved_together_are_replaced_under_their_versions_all_or_none(state: StatePort) -> None:
+    rows = [launch(state, f"row-{number}") for number in range(3)]
+    assert state.create_together(rows)
+    assert state.save_together([msgspec.structs.replace(row, phase="claimed") for row in rows])
+    found = state.launch("row-2")
+    assert found is not None
+    assert (found.phase, found.version) == ("claimed", 1)
+    assert not state.save_together([msgspec.structs.replace(found, phase="launched"), rows[0]]), "an old version"
+    assert not state.save_together([found, launch(state, "missing")])
+    assert state.launch("row-2") == found
+    assert state.save(found).version == 2
+
+
+def test_rows_that_are_too_large_or_too_many_together_are_left_to_be_written_alone(state: StatePort) -> None:
+    large = [launch(state, f"row-{number}", node="x" * 390 * 1024) for number in range(11)]
+    too_large = launch(state, "too-large", node="x" * 400 * 1024)
+    assert not state.create_together([launch(state, "small"), too_large])
+    assert not state.create_together(large), "more than 4 MB"
+    assert not state.create_together([launch(state, f"row-{number}") for number in range(ROWS_TOGETHER + 1)])
+    assert not state.create_together([launch(state, "twice"), launch(state, "twice")])
+    assert state.launches() == ()
+    assert state.create_together(large[:3])
+
+
+def test_rows_created_together_wait_in_the_index_as_others_do(state: StatePort) -> None:
+    rows = [launch(state, f"row-{number}", due=NOW_MS + number) for number in range(2)]
+    assert state.create_together(rows)
+    deadline = time.monotonic() + INDEX_SECONDS
+    while len(state.due_rows(NOW_MS + 5)) < len(rows) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert state.due_rows(NOW_MS + 5) == tuple(rows)
 
 
 def test_a_cluster_nobody_wrote_to_stands_at_version_zero(state: StatePort) -> None:

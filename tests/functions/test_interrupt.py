@@ -81,7 +81,8 @@ def test_malformed_messages_fail_alone(world: World) -> None:
 
 
 def test_a_notice_that_cannot_be_written_comes_back(world: World) -> None:
-    world.effects.inject(Fault("state", "create", Unavailable("no table"), times=1))
+    for action in ("create_together", "create"):
+        world.effects.inject(Fault("state", action, Unavailable("no table"), times=1))
     bodies = [envelope(SPOT), envelope(SPOT, **{"instance-id": "i-2"})]
     assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == ["m0"]
     assert list(world.state.rows) == ["notice#i-2"]
@@ -106,6 +107,18 @@ def test_a_batch_rings_once_after_all_its_rows_are_there(world: World) -> None:
     assert rung(world) == ["notices/notice:i-00 notices/notice:i-10"], "all that EC2 takes back is one plan"
     assert world.effects.log[-1].action == "ring"
     assert len(world.state.rows) == 11
+
+
+def test_the_rows_of_a_batch_are_one_write_and_each_its_own_where_one_is_there_already(world: World) -> None:
+    handler = load_handler("interrupt", world).handler
+    assert failed_messages(handler(sqs_event(notices(10)), Context())) == []
+    assert [effect.action for effect in world.effects.select("state", "*")] == ["create_together"]
+    bodies = [*notices(3), envelope(STATE, state="stopping", **{"instance-id": "i-02"}), *notices(12)[10:]]
+    assert failed_messages(handler(sqs_event(bodies), Context())) == []
+    assert len(world.state.rows) == 12
+    row = world.state.notice("i-02")
+    assert row is not None
+    assert row.kind == "instance_stopped"
 
 
 @pytest.mark.parametrize("first_is_lighter", [True, False])
@@ -152,6 +165,7 @@ def test_rows_that_fail_fail_their_messages_and_the_others_are_rung_for(
         return usual(row)
 
     monkeypatch.setattr(world.state, "create", create)
+    world.effects.inject(Fault("state", "create_together", Throttled("slow down"), times=9))
     bodies = [*notices(8), envelope(REBALANCE, **{"instance-id": "i-05"})]
     answer = load_handler("interrupt", world).handler(sqs_event(bodies), Context())
     assert failed_messages(answer) == ["m2", "m5", "m8"]

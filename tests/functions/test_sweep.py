@@ -68,6 +68,49 @@ def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) ->
     assert world.doorbells.messages_of("provision", "pods")
 
 
+def test_pods_that_a_node_was_planned_for_are_rung_for_once_a_minute(world: World) -> None:
+    """Each plan lists the whole cluster while no forwarder ships its state: not every five seconds for what boots."""
+    world.cluster.put("pods", pending("web"))
+    (pod,) = world.cluster.pods(pending=True)
+    row = NominationRow("web-1", world.cluster.name, {pod.key: pod.metadata.uid}, due=world.clock.milliseconds() + 9000)
+    world.state.create(row)
+    assert run_poll(world, again=False).pending_pods == 1
+    assert not world.doorbells.messages_of("provision", "pods")
+    world.cluster.put("pods", pending("api"))
+    run_poll(world, again=False)
+    assert len(world.doorbells.messages_of("provision", "pods")) == 1
+
+
+@pytest.mark.parametrize(("uid", "due_in"), [("another", 9000), ("", 0)], ids=["another of its name", "overdue"])
+def test_a_promise_for_another_pod_or_an_overdue_one_counts_for_nothing(world: World, uid: str, due_in: int) -> None:
+    world.cluster.put("pods", pending("web"))
+    (pod,) = world.cluster.pods(pending=True)
+    pods = {pod.key: uid or pod.metadata.uid}
+    world.state.create(NominationRow("web-1", world.cluster.name, pods, due=world.clock.milliseconds() + due_in))
+    run_poll(world, again=False)
+    assert world.doorbells.messages_of("provision", "pods")
+
+
+def test_pods_that_a_node_was_planned_for_are_rung_for_by_the_poll_of_each_minute(world: World) -> None:
+    """Whatever became of what was planned for them."""
+    world.cluster.put("pods", pending("web"))
+    (pod,) = world.cluster.pods(pending=True)
+    due = world.clock.milliseconds() + 9000
+    world.state.create(NominationRow("web-1", world.cluster.name, {pod.key: pod.metadata.uid}, due=due))
+    run_poll(world)
+    assert world.doorbells.messages_of("provision", "pods")
+
+
+def test_beside_a_planner_only_the_poll_of_each_minute_rings(world: World) -> None:
+    world.cluster.put("pods", pending("web"))
+    now = world.clock.milliseconds()
+    assert world.state.begin_planning("provision", now=now, until=now + 60_000)
+    run_poll(world, again=False)
+    assert not world.doorbells.messages_of("provision", "pods")
+    run_poll(world)
+    assert world.doorbells.messages_of("provision", "pods")
+
+
 def test_rows_that_are_due_at_the_same_second_are_rung_for_together(world: World) -> None:
     """Thousands of nominations of a burst end at the same moment; a call for each would outlast the sweep."""
     name, now = world.cluster.name, world.clock.milliseconds()

@@ -7,7 +7,7 @@ stays the same.
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moto.core.serialize import JSONSerializer
@@ -86,9 +86,9 @@ def cast_value(typed: DynamoType) -> Any:
     return typed.value if typed.type == "S" else _value.fget(typed)
 
 
-def size(row: Item) -> int:
-    """``Item.size``, without a copy in bytes of each text."""
-    return sum(_text_size(name) + _value_size(typed) for name, typed in row.attrs.items())
+def size(attributes: Mapping[str, DynamoType]) -> int:
+    """The bytes of an item, without a copy of each text in bytes."""
+    return sum(_text_size(name) + _value_size(typed) for name, typed in attributes.items())
 
 
 def _value_size(typed: DynamoType) -> int:
@@ -117,5 +117,5 @@ def serialize_structure(serializer: JSONSerializer, serialized: Any, value: Any,
 def add(_emulator: Emulator) -> None:
     DynamoType.cast_value = property(cast_value)  # type: ignore[method-assign, assignment]
     DynamoType.__deepcopy__ = copied  # type: ignore[method-assign, assignment]
-    Item.size = size  # type: ignore[method-assign, assignment]
+    Item.size = lambda row: size(row.attrs)  # type: ignore[method-assign, assignment]
     JSONSerializer._serialize_type_structure = serialize_structure  # type: ignore[method-assign, assignment]

@@ -1,8 +1,8 @@
 """Rows, blobs, queues and catalogs in memory (StatePort, BlobPort, DoorbellPort, InstanceCatalogPort)."""
 
 import hashlib
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -29,11 +29,13 @@ from spotwright.workflows.ports.rows import (
     Row,
     sort_key,
 )
-from spotwright.workflows.ports.state import WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import ROWS_TOGETHER, WRONG_CLOCK_MS
 
 # DynamoDB's limit for an item, names of attributes included.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 MAXIMUM_ITEM_BYTES: Final = 400 * 1024
+# The same for all items of a transaction.
+MAXIMUM_TRANSACTION_BYTES: Final = 4 * 1024 * 1024
 # Keys, version and timer beside a row's body, at most.
 _ATTRIBUTE_BYTES: Final = 1024
 # A queue takes messages of 256 KiB unless it is told to take larger ones, up to 1 MiB.
@@ -156,6 +158,32 @@ class FakeState:
             _check_size(key, after)
             self.rows[key] = after
         return after
+
+    def create_together(self, rows: Sequence[Row]) -> bool:
+        with suppress(Conflict, InvalidRequest), self._record_together("create_together", rows):
+            if any(sort_key(row) in self.rows for row in rows):
+                raise Conflict("a row exists", code="TransactionCanceledException")
+            self.rows |= {sort_key(row): row for row in rows}
+            return True
+        return False
+
+    def save_together(self, rows: Sequence[Row]) -> bool:
+        with suppress(Conflict, InvalidRequest), self._record_together("save_together", rows):
+            stored = [self.rows.get(sort_key(row)) for row in rows]
+            if any(before is None or before.version != row.version for before, row in zip(stored, rows, strict=True)):
+                raise Conflict("a row was changed by another", code="TransactionCanceledException")
+            self.rows |= {sort_key(row): msgspec.structs.replace(row, version=row.version + 1) for row in rows}
+            return True
+        return False
+
+    @contextmanager
+    def _record_together(self, action: str, rows: Sequence[Row]) -> Iterator[None]:
+        keys = [sort_key(row) for row in rows]
+        with self._effects.record("state", action, " ".join(keys)):
+            sizes = [_check_size(key, row) for key, row in zip(keys, rows, strict=True)]
+            if len(rows) > ROWS_TOGETHER or len(set(keys)) < len(keys) or sum(sizes) > MAXIMUM_TRANSACTION_BYTES:
+                raise InvalidRequest("the transaction is too large", code="ValidationException")
+            yield
 
     def launch(self, id: str) -> LaunchRow | None:
         row = self.rows.get(f"launch#{id}")
@@ -282,13 +310,14 @@ class FakeState:
         )
 
 
-def _check_size(key: str, row: Row) -> None:
-    """Refuse a row that DynamoDB would refuse."""
+def _check_size(key: str, row: Row) -> int:
+    """Refuse a row that DynamoDB would refuse; its bytes."""
     size = len(msgspec.json.encode(row)) + _ATTRIBUTE_BYTES
     if size > MAXIMUM_ITEM_BYTES:
         raise InvalidRequest(
             f"{key}: item size of {size} bytes exceeds the maximum of {MAXIMUM_ITEM_BYTES}", code="ValidationException"
         )
+    return size
 
 
 class FakeBlobs:

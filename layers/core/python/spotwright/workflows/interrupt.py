@@ -8,6 +8,7 @@ at every launch, and a notice that comes before it would find none.
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ from spotwright.workflows.ports.bundles import InterruptPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.ec2 import InstanceTagsPort
 from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
-from spotwright.workflows.ports.state import StatePort
+from spotwright.workflows.ports.state import ROWS_TOGETHER, StatePort
 
 log: Final = logging.getLogger("spotwright.interrupt")
 
@@ -128,14 +129,25 @@ def _write_rows(
     now: datetime,
     may_begin: Callable[[], bool],
 ) -> dict[_Target, ApiError | None]:
-    """Side by side; why those failed that did."""
+    """Those of a cluster together, and where that is refused side by side; why those failed that did."""
+    rows = {target: _notice_row(target, notice, now) for target, notice in notices.items()}
 
     def write(target: _Target) -> ApiError | None:
         if not may_begin():
             return Unavailable("no time was left to write the row of its notice", code="NoTimeLeft")
-        return _failure_of(lambda: _write_notice(clusters[target.cluster].state, target, notices[target], now))
+        return _failure_of(lambda: _write_notice(clusters[target.cluster].state, rows[target]))
 
-    return dict(zip(notices, in_parallel(write, notices), strict=True))
+    def write_together(cluster: str) -> bool:
+        of_cluster = [row for target, row in rows.items() if target.cluster == cluster]
+        # A message may name any number of instances.
+        with suppress(ApiError):
+            return 1 < len(of_cluster) <= ROWS_TOGETHER and clusters[cluster].state.create_together(of_cluster)
+        return False
+
+    names = sorted({target.cluster for target in rows})
+    together = dict(zip(names, in_parallel(write_together, names), strict=True))
+    alone = [target for target in rows if not together[target.cluster]]
+    return dict.fromkeys(rows) | dict(zip(alone, in_parallel(write, alone), strict=True))
 
 
 def _ring(clusters: Mapping[str, InterruptPorts], written: Mapping[_Target, Notice]) -> dict[str, ApiError | None]:
@@ -167,9 +179,9 @@ def _failure_of(work: Callable[[], None]) -> ApiError | None:
     return None
 
 
-def _write_notice(state: StatePort, target: _Target, notice: Notice, now: datetime) -> None:
+def _notice_row(target: _Target, notice: Notice, now: datetime) -> NoticeRow:
     """If the doorbell that follows is lost, the row's timer rings."""
-    row = NoticeRow(
+    return NoticeRow(
         instance_id=target.instance,
         cluster=target.cluster,
         kind=notice.kind,
@@ -178,6 +190,9 @@ def _write_notice(state: StatePort, target: _Target, notice: Notice, now: dateti
         created=epoch_ms(now),
         due=epoch_ms(now + TIMER),
     )
+
+
+def _write_notice(state: StatePort, row: NoticeRow) -> None:
     if not state.create(row):
         _replace_lighter(state, row)
 

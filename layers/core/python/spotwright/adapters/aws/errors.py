@@ -11,6 +11,7 @@ from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFou
 _CODES: Final[Mapping[str, type[ApiError]]] = {
     "ConditionalCheckFailedException": Conflict,
     "TransactionConflictException": Conflict,
+    "TransactionCanceledException": Conflict,
     "IdempotentParameterMismatch": InvalidRequest,
     "PreconditionFailed": Conflict,
     "ResourceInUseException": Conflict,

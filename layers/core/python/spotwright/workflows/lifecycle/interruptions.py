@@ -49,6 +49,7 @@ from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
+from spotwright.workflows.rows_together import write_rows
 
 # The notice of a new instance waits this long for the instance to be assigned to its claim.
 UNCLAIMED_MS: Final = 60_000
@@ -347,7 +348,8 @@ def _replace(
             # An invocation that ended here may have left launches that nobody has begun.
             planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
             ring_lifecycle(ports, "launch", planned, queue="notices")
-        in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
+        rows = [_replacing(ports, node, now) for node in nodes]
+        write_rows(ports.state.save_together, lambda row: _save_replacing(ports, row), rows)
         ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
     except ApiError as failure:
         return failure
@@ -374,10 +376,16 @@ def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Node, ...]:
         return nodes
 
 
-def _save_replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> None:
+def _replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> NoticeRow:
     command = node.command(ports.cluster.name)
-    with _trying_again(ports, [node.notice.instance_id], node.notice.instance_id):
-        _save(ports, node.notice, claim=node.claim.name, phase="replacing", command=command, due=_due(now))
+    return msgspec.structs.replace(
+        node.notice, claim=node.claim.name, phase="replacing", command=command, due=_due(now)
+    )
+
+
+def _save_replacing(ports: LifecyclePorts, row: NoticeRow) -> None:
+    with _trying_again(ports, [row.instance_id], row.instance_id):
+        ports.state.save(row)
 
 
 def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: CommandRow | None, now: datetime) -> None:

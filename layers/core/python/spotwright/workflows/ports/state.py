@@ -1,6 +1,6 @@
 """What is stored of one cluster: rows in DynamoDB, bodies in S3, and the catalog read from them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from spotwright.aws.token_bucket import TokenBucket
@@ -12,6 +12,9 @@ from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
+# Of a transaction:
+# https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+ROWS_TOGETHER: Final = 100
 # No two works of a kind are noted for times that differ by so much.
 WRONG_CLOCK_MS: Final = 60_000
 
@@ -71,6 +74,16 @@ class StatePort(Protocol):
 
     def save[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, row: R) -> R:
         """Replace under the row's version (Conflict otherwise); the row with its new version."""
+        ...
+
+    def create_together(self, rows: Sequence[Row]) -> bool:
+        """Create these rows, at most ROWS_TOGETHER, by a single write. False: none was created, since one exists or is
+        being written by somebody else, or since one of them or all together are too large; each alone may go through.
+        """
+        ...
+
+    def save_together(self, rows: Sequence[Row]) -> bool:
+        """Replace these rows under their versions, as ``create_together`` creates them."""
         ...
 
     def launch(self, id: str) -> LaunchRow | None: ...

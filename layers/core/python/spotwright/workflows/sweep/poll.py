@@ -35,6 +35,7 @@ from spotwright.workflows.planning.heartbeat import is_forwarder_alive
 from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import RUNG_ANYWAY, Doorbell, DoorbellPort
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports.state import StatePort
 
 log: Final = logging.getLogger("spotwright.sweep")
 
@@ -140,7 +141,8 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     gates = ports.settings.feature_gates
     is_short = STATIC_CAPACITY in gates and _is_off_target(pools, claims)
     # Only a plan shows whether capacity buffers still have their capacity.
-    if pending or is_short or (scheduled and CAPACITY_BUFFER in gates):
+    unplanned = pending if scheduled else _unplanned(ports.state, row, pending, moment)
+    if unplanned or is_short or (scheduled and CAPACITY_BUFFER in gates):
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
     if scheduled and now.minute % COMPARISON_MINUTES == 0:
         # Last: while EC2 does not answer, everything else was rung for.
@@ -404,6 +406,20 @@ def _is_unsettled(claim: NodeClaim, tainted_nodes: Collection[str]) -> bool:
     if claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized"):
         return True
     return claim.node_name in tainted_nodes and not claim.is_condition_true("DisruptionReason")
+
+
+def _unplanned(state: StatePort, row: ClusterRow, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
+    """Of pending pods those that no node was planned for; none while a planner is at work or lifecycle has yet to act.
+
+    Without a cluster state each plan lists the whole cluster, which need not be done every few seconds for pods that
+    wait for their node. A promise that does not hold any more is found by the poll of each minute, which asks for none.
+    """
+    if not pods or row.pending_decisions or row.planner_until > now:
+        return ()
+    planned = {
+        identity for nomination in state.nominations() if now < nomination.due for identity in nomination.pods.items()
+    }
+    return tuple(pod for pod in pods if (pod.key, pod.metadata.uid) not in planned)
 
 
 def _pending_pods(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:

@@ -5,7 +5,7 @@ A table with the key ``pk``/``sk``; ``body`` is the JSON of a row's Struct, ``ve
 Finished rows stay for a day as history (``expires``, epoch seconds).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 # Of BatchGetItem: https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html
 _ROWS_READ: Final = 100
+_IS_NEW: Final = "attribute_not_exists(pk)"
+_HAS_VERSION: Final = "version = :v"
 
 
 class DynamoState:
@@ -87,15 +89,30 @@ class DynamoState:
 
     def create(self, row: Row) -> bool:
         try:
-            self._put(row, "attribute_not_exists(pk)", {})
+            self._put(row, _IS_NEW, {})
         except Conflict:
             return False
         return True
 
     def save[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, row: R) -> R:
         after = msgspec.structs.replace(row, version=row.version + 1)
-        self._put(after, "version = :v", {":v": {"N": str(row.version)}})
+        self._put(after, _HAS_VERSION, _version(row))
         return after
+
+    def create_together(self, rows: Sequence[Row]) -> bool:
+        return self._table.put_together(
+            {"Item": encode_row(row, self._cluster), "ConditionExpression": _IS_NEW} for row in rows
+        )
+
+    def save_together(self, rows: Sequence[Row]) -> bool:
+        return self._table.put_together(
+            {
+                "Item": encode_row(msgspec.structs.replace(row, version=row.version + 1), self._cluster),
+                "ConditionExpression": _HAS_VERSION,
+                "ExpressionAttributeValues": _version(row),
+            }
+            for row in rows
+        )
 
     def launch(self, id: str) -> LaunchRow | None:
         return self._row(f"launch#{id}", LaunchRow)
@@ -225,3 +242,8 @@ class DynamoState:
     def _put(self, row: Row, condition: str, values: Item) -> None:
         request = {"ExpressionAttributeValues": values} if values else {}
         self._table.put(encode_row(row, self._cluster), ConditionExpression=condition, **request)
+
+
+def _version(row: Row) -> Item:
+    """The value of _HAS_VERSION."""
+    return {":v": {"N": str(row.version)}}

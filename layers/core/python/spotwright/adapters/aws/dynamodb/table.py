@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from spotwright.adapters.aws import errors
 from spotwright.adapters.aws.dynamodb.items import Item
-from spotwright.errors import Conflict, NotFound, Throttled, Unavailable
+from spotwright.errors import Conflict, InvalidRequest, NotFound, Throttled, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -62,6 +62,20 @@ class Table:
         """Put a row; ``condition``: ConditionExpression and its values. Raises Conflict when it does not hold."""
         with translate_table_errors(f"PutItem {item['pk']['S']} {item['sk']['S']}"):
             self._client.put_item(TableName=self.name, Item=item, **condition)
+
+    def put_together(self, puts: Iterable[Mapping[str, Any]]) -> bool:
+        """Put these rows, each under its condition, by a transaction; False when DynamoDB refuses it.
+
+        ``puts``: the requests of a PutItem without their table. The SDK repeats a transaction under the same token, so
+        that one whose answer was lost is not refused for its own rows.
+        """
+        steps: Any = [{"Put": {"TableName": self.name, **put}} for put in puts]
+        try:
+            with translate_table_errors(f"TransactWriteItems of {len(steps)} rows"):
+                self._client.transact_write_items(TransactItems=steps)
+        except (Conflict, InvalidRequest):
+            return False
+        return True
 
     def put_versioned(self, item: Item, before: int) -> None:
         """Replace a row of version ``before``; 0 = there is no row, or an expired row of version 0."""

@@ -25,6 +25,7 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, Row, epoch_ms, sort_key
+from spotwright.workflows.rows_together import write_rows
 
 # The row's timer while an invocation works on a phase.
 PHASE_TIMEOUT: Final = timedelta(seconds=60)
@@ -103,7 +104,8 @@ def _create_launches(
 
 
 def _create_commands(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
-    in_parallel(lambda disruption: _create_command(ports, decision, disruption, now), decision.disruptions)
+    rows = [_command_row(decision, disruption, now) for disruption in decision.disruptions]
+    write_rows(ports.state.create_together, lambda row: _create_command(ports, row), rows)
     waiting = {disruption.id for disruption in decision.disruptions if _waits_for_boots(disruption, now)}
     ring_lifecycle(ports, "command", [row.id for row in decision.disruptions if row.id not in waiting])
     ring_lifecycle(ports, "command", sorted(waiting), delay_seconds=BOOTING_LOOK_SECONDS)
@@ -128,7 +130,7 @@ def _create_nominations(
             return False
         *others, last = group
         if ports.state.nomination(last.claim) is None:
-            in_parallel(lambda row: _create_row(ports, row), others)
+            write_rows(ports.state.create_together, lambda row: _create_row(ports, row), others)
             _create_row(ports, last)
     return True
 
@@ -172,10 +174,9 @@ def _to_launch(node: NewNode) -> NewNode:
     return msgspec.structs.replace(node, pods=(), alternatives=(), relaxed_preferences=(), usage=())
 
 
-def _create_command(ports: LifecyclePorts, decision: Decision, disruption: Disruption, now: datetime) -> None:
-    """Write the command of a disruption; one that was proposed becomes planned."""
+def _command_row(decision: Decision, disruption: Disruption, now: datetime) -> CommandRow:
     own_claims = {name for launch in decision.launches for name in launch.claims}
-    row = CommandRow(
+    return CommandRow(
         id=disruption.id,
         cluster=decision.cluster,
         decision=decision.id,
@@ -191,7 +192,11 @@ def _create_command(ports: LifecyclePorts, decision: Decision, disruption: Disru
         created=epoch_ms(now),
         due=epoch_ms(now + PHASE_TIMEOUT),
     )
+
+
+def _create_command(ports: LifecyclePorts, row: CommandRow) -> None:
+    """Write the command of a disruption; one that was proposed becomes planned."""
     if _create_row(ports, row) is False:
-        existing = ports.state.command(disruption.id)
+        existing = ports.state.command(row.id)
         if existing is not None and existing.phase == "proposed":
             ports.state.save(msgspec.structs.replace(row, version=existing.version, created=existing.created))
