@@ -58,8 +58,9 @@ WORK: Final = "notices"
 PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
 # EC2 takes many instances back within a second or two, each with a message of its own: while the newest notice is so
-# young, more may follow, which are waited for until the oldest is that old.
-GATHER_IDLE_MS: Final = 1_000
+# young, more may follow, which are waited for until the oldest is that old. Less than the second until the next look,
+# so that the last of many waits for one look and not for two.
+GATHER_IDLE_MS: Final = 600
 GATHER_MAXIMUM_MS: Final = 3_000
 # For how long ``disrupt`` may act on a recommendation.
 RECOMMENDATION_MS: Final = 2 * 60 * 60 * 1000
