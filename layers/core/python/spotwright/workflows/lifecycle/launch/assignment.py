@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from spotwright.aws.launch import launched_status
 from spotwright.aws.nodeclass import hashes
-from spotwright.errors import Conflict
+from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import tick_seconds
 from spotwright.lifecycle.steps import Deletion, true_condition
@@ -45,31 +46,46 @@ REPLAN_SECONDS: Final = 10
 SETTLING_MS: Final = 60_000
 
 
-def complete_launch(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
-    """Write instances to their claims and delete claims without one; then only surplus instances are left to do."""
-    if not write_assignments(ports, row, now):
+def complete_launch(
+    ports: LifecyclePorts, row: LaunchRow, now: datetime, *, created: Mapping[str, NodeClaim]
+) -> LaunchRow | None:
+    """Write instances to their claims and delete claims without one; then only surplus instances are left to do.
+
+    ``created``: NodeClaims as they were created a moment ago, by name; the others are read.
+    """
+    if not write_assignments(ports, row, now, created=created):
         ring_lifecycle(ports, "launch", [row.id], delay_seconds=1)
         return None
     _delete_unlaunched(ports, row, now)
     return ports.state.save(msgspec.structs.replace(row, phase="done", due=epoch_ms(now) + SETTLING_MS))
 
 
-def write_assignments(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> bool:
+def write_assignments(
+    ports: LifecyclePorts, row: LaunchRow, now: datetime, *, created: Mapping[str, NodeClaim] = MappingProxyType({})
+) -> bool:
     """Write instances to their claims; False when claims are left for another pass.
 
     Claims that are being deleted receive their instance too, so that the finalizer terminates it. Instances whose
     claims are gone are terminated here, or as surplus a minute later.
     """
     unclaimed: list[Instance] = []
-    complete = _write_assignments(ports, row, unclaimed, now)
+    complete = _write_assignments(ports, row, created, unclaimed, now)
     _terminate(ports, unclaimed, "its NodeClaim was deleted", now)
     return complete
 
 
-def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[Instance], now: datetime) -> bool:
+def _write_assignments(
+    ports: LifecyclePorts,
+    row: LaunchRow,
+    created: Mapping[str, NodeClaim],
+    unclaimed: list[Instance],
+    now: datetime,
+) -> bool:
     """False when claims are left for another pass. Adds instances whose claim is gone to ``unclaimed``."""
     names = sorted(row.instances)
-    claims = dict(zip(names, in_parallel(ports.cluster.nodeclaim, names), strict=True))
+    unread = [name for name in names if name not in created]
+    claims: dict[str, NodeClaim | None] = dict(zip(unread, in_parallel(ports.cluster.nodeclaim, unread), strict=True))
+    claims |= created
     waiting = [name for name in names if not _is_written(row, name, claims[name])]
     if not waiting:
         return True
@@ -92,7 +108,14 @@ def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[In
         # EC2 may show the reservation of a new instance later than the instance.
         instance = instance_assignment.with_reservation(instance, row.reservations)
         status = _launched_instance(instance, node, nodeclass, types)
-        if _write_claim(ports, claim, instance, status, annotations, now):
+        try:
+            is_written = _write_claim(ports, claim, instance, status, annotations, now)
+        except (Conflict, NotFound):
+            # It is not as it was created any more: the next pass reads it.
+            if name in created:
+                return False
+            raise
+        if is_written:
             _log_launched(row, claim, instance, now)
         return True
 

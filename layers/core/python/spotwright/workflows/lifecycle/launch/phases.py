@@ -79,7 +79,7 @@ def _retry_later(ports: LifecyclePorts, launch: str, now: datetime) -> None:
 def _step(ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeClaim], now: datetime) -> LaunchRow | None:
     """The row after its next phase; None when there is nothing to do now.
 
-    ``created``: NodeClaims that this invocation has created, by name; CreateFleet does not wait for them to be read.
+    ``created``: NodeClaims that this invocation has created, by name, which need not be read.
     """
     match row.phase:
         case "planned":
@@ -87,7 +87,7 @@ def _step(ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeClaim], 
         case "claimed":
             return create_fleet(ports, row, now, created=created)
         case "launched":
-            return assignment.complete_launch(ports, row, now)
+            return assignment.complete_launch(ports, row, now, created=created)
     if row.due and row.due <= epoch_ms(now):
         assignment.terminate_surplus(ports, row, now)
     return None
