@@ -12,6 +12,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.pod import DaemonSet
 from spotwright.model.snapshot import STATIC_CAPACITY, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
@@ -173,6 +174,52 @@ def test_no_pod_is_evicted_before_its_place_exists_though_the_state_hides_it() -
     assert everybody_runs(world, 1)
     actions = [effect.action for effect in world.effects.log[began:]]
     assert actions.index("create_fleet") < actions.index("evict")
+
+
+def nodes_are_huge(objects: ClusterObjects) -> ClusterObjects:
+    size = {"cpu": 10**7, "memory": 2**50, "pods": 1000}
+    nodes = tuple(msgspec.structs.replace(node, allocatable=size, capacity=size) for node in objects.nodes)
+    return msgspec.structs.replace(objects, nodes=nodes)
+
+
+def pods_are_hidden(objects: ClusterObjects) -> ClusterObjects:
+    return msgspec.structs.replace(objects, pods=tuple(pod for pod in objects.pods if not pod.node_name))
+
+
+def one_more_node(objects: ClusterObjects) -> ClusterObjects:
+    invented = (
+        msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, name=f"zz-{node.name}", uid="zz"))
+        for node in objects.nodes[:1]
+    )
+    return msgspec.structs.replace(objects, nodes=(*objects.nodes, *invented))
+
+
+def daemonsets_are_huge(objects: ClusterObjects) -> ClusterObjects:
+    everywhere = builders.daemonset_pod("lie", "")
+    template = msgspec.structs.replace(everywhere, requests={"cpu": 10**6})
+    return msgspec.structs.replace(objects, daemonsets=(DaemonSet(ObjectMeta("lie", "kube-system"), template),))
+
+
+@pytest.mark.parametrize(
+    ("lie", "seconds"),
+    [(nodes_are_huge, 120), (pods_are_hidden, 120), (one_more_node, 120), (daemonsets_are_huge, 15 * 60)],
+)
+def test_no_lie_keeps_pods_without_a_node(lie: Callable[[ClusterObjects], ClusterObjects], seconds: int) -> None:
+    world = shipping(1)
+    settled(world, 2)
+    world.cluster_state.lie = lie
+    world.deploy(POD, 3)
+    assert world.run(seconds, until=lambda: everybody_runs(world, 3))
+
+
+def test_a_lie_that_leaves_pods_without_a_node_costs_a_list_of_the_cluster_in_ten_minutes() -> None:
+    world = shipping(1)
+    settled(world, 1)
+    world.cluster.put("pods", builders.pod("nobody-has-room", cpu_millicores=10**6))
+    world.run(600)
+    before = world.effects.reads["cluster", "daemonsets"]
+    world.run(1200)
+    assert world.effects.reads["cluster", "daemonsets"] - before <= 5, "the sweep lists as often"
 
 
 def test_a_proposal_that_came_of_a_late_state_ends_at_the_api_server() -> None:

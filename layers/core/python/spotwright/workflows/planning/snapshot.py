@@ -123,7 +123,7 @@ def _gather_state(ports: SnapshotPorts, row: ClusterRow, now: datetime, lay: _La
             else:
                 _log_state(ports.cluster.name, state, now)
                 return snapshot
-        log_line(log, log_lines.LISTED_CLUSTER, cluster=ports.cluster.name, reason=state.code, details=state.details)
+        _log_listed(ports.cluster.name, state)
         return read_cluster(ports.cluster, ports.settings, now)
 
     return _gather(ports, row, now, read)
@@ -132,6 +132,16 @@ def _gather_state(ports: SnapshotPorts, row: ClusterRow, now: datetime, lay: _La
 def gather_live(ports: ListingPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
     """The planner's input, everything directly from the API server. ``row``: the cluster's, read just before."""
     return _gather(ports, row, now, lambda _launches, _commands: read_cluster(ports.cluster, ports.settings, now))
+
+
+def gather_listed(ports: ListingPorts, row: ClusterRow, behind: BehindError, *, now: datetime) -> Snapshot:
+    """As ``gather_live``, since what was planned of a cluster state must not be relied on."""
+    _log_listed(ports.cluster.name, NoClusterState(behind.code, str(behind)))
+    return gather_live(ports, row, now=now)
+
+
+def _log_listed(cluster: str, state: NoClusterState) -> None:
+    log_line(log, log_lines.LISTED_CLUSTER, cluster=cluster, reason=state.code, details=state.details)
 
 
 def _log_state(cluster: str, state: ClusterState, now: datetime) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -11,17 +11,21 @@ import msgspec
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
 from spotwright.errors import ApiError, Unavailable
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.inputs.provisionable import ignore_reason
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.confirmation import decide_on_read_nodes, waits_longer_than_binding
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
-from spotwright.workflows.planning.snapshot import gather, gather_live
+from spotwright.workflows.planning.overlay import BehindError
+from spotwright.workflows.planning.snapshot import gather, gather_listed
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import ClusterRow
+from spotwright.workflows.ports.rows import ClusterRow, epoch_ms
 from spotwright.workflows.provision.events import record_events
 
 WORK: Final = "provision"
@@ -35,6 +39,9 @@ MAXIMUM_EXCESS: Final = 500
 ROUND_SECONDS: Final = 20
 # Until postponed pods are tried, where the others got no node either.
 RETRY_SECONDS: Final = 10
+# A pod without a plan for it may wait so long before the cluster is listed for it, and for all, so often at most.
+LONG_WAIT: Final = timedelta(minutes=3)
+LISTING_PERIOD: Final = timedelta(minutes=10)
 # How often the sweep looks for pending pods while a forwarder lives.
 SWEEP_SECONDS: Final = 60
 
@@ -141,10 +148,7 @@ def _plan_round(
             " is made until it has acted on them",
             code="TooManyPendingDecisions",
         )
-    snapshot, plan = _plan(ports, rounds, gather(ports, row, now=now), row, seconds_left)
-    if plan.excess_nodeclaims:
-        # A cluster state alone removes no node.
-        snapshot, plan = _plan(ports, rounds, gather_live(ports, row, now=now), row, seconds_left)
+    snapshot, plan = _plan(ports, rounds, row, now, seconds_left)
     if plan.excess_nodeclaims:
         _scale_down(ports, snapshot, row, plan)
         return False
@@ -163,12 +167,46 @@ def _plan_round(
 
 
 def _plan(
-    ports: ProvisionPorts, rounds: _Rounds, gathered: Snapshot, row: ClusterRow, seconds_left: SecondsLeft
+    ports: ProvisionPorts, rounds: _Rounds, row: ClusterRow, now: datetime, seconds_left: SecondsLeft
 ) -> tuple[Snapshot, Plan]:
-    """What to do, and the snapshot that says so: within the ceilings of launches, with the pods there is time for."""
-    bounded = with_launch_bounds(gathered, row, ports.state)
-    snapshot, rounds.postponed = time_budget.fit(bounded, seconds_left)
-    return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+    """What to do, and the snapshot that says so; of lists where a cluster state must not be relied on."""
+    snapshot = _fit(ports, rounds, gather(ports, row, now=now), row, seconds_left)
+    try:
+        snapshot, plan = decide_on_read_nodes(
+            snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster,
+            lambda pod: waits_longer_than_binding(pod, now),
+        )  # fmt: skip
+        _check_reliance(ports, snapshot, plan, now)
+    except BehindError as behind:
+        snapshot = _fit(ports, rounds, gather_listed(ports, row, behind, now=now), row, seconds_left)
+        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+    return snapshot, plan
+
+
+def _fit(
+    ports: ProvisionPorts, rounds: _Rounds, gathered: Snapshot, row: ClusterRow, seconds_left: SecondsLeft
+) -> Snapshot:
+    """Within the ceilings of launches, with the pods there is time for."""
+    snapshot, rounds.postponed = time_budget.fit(with_launch_bounds(gathered, row, ports.state), seconds_left)
+    return snapshot
+
+
+def _check_reliance(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+    """A cluster state alone removes no node, and does not keep pods waiting for longer than it takes to find that it
+    lies: once in so many minutes the cluster is listed for them. Raises BehindError.
+    """
+    if plan.excess_nodeclaims:
+        raise BehindError(f"by it {len(plan.excess_nodeclaims)} NodeClaims of static NodePools go", code="RemovesNodes")
+    planned = {key for node in plan.new_nodes for key in node.pods}
+    late = [pod.key for pod in snapshot.pods if _waits_long(pod, now) and pod.key not in planned]
+    until = epoch_ms(now + LISTING_PERIOD)
+    if late and not ports.state.throttle("listing", now=epoch_ms(now), until=until):
+        raise BehindError(f"{counted(len(late), 'pod')}, {min(late)} among them, got no node of it", code="PodsWait")
+
+
+def _waits_long(pod: Pod, now: datetime) -> bool:
+    created = pod.metadata.creation_timestamp
+    return not pod.node_name and created is not None and now - created > LONG_WAIT and not ignore_reason(pod)
 
 
 def _commit(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> Decision | None:

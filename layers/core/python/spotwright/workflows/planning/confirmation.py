@@ -1,0 +1,99 @@
+"""Existing Nodes that take pods are read before that is relied on, where a cluster state that lies would cost a place.
+
+A state may show room where there is none. A pod that is pending costs that no more than time, and kube-scheduler takes
+room that exists within a second; so Nodes are read for pods that have waited for longer, and for those of nodes that
+EC2 takes back, which are evicted for it.
+"""
+
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.decisions.decide import decide
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.planning.overlay import MAXIMUM_READS, BehindError
+from spotwright.workflows.ports.cluster import ClusterPort
+
+# kube-scheduler binds a pod to a Node with room in less; it may back off for 10 s.
+BINDING_PERIOD: Final = timedelta(seconds=30)
+# How often it is planned again where Nodes are not as the state shows them.
+ROUNDS: Final = 3
+
+
+def waits_longer_than_binding(pod: Pod, now: datetime) -> bool:
+    """Whether a pending pod would be bound by now if the room that a plan sees existed."""
+    created = pod.metadata.creation_timestamp
+    return not pod.node_name and created is not None and now - created > BINDING_PERIOD
+
+
+def decide_on_read_nodes(
+    snapshot: Snapshot, catalog: Catalog, cluster: ClusterPort, is_doubted: Callable[[Pod], bool]
+) -> tuple[Snapshot, Plan]:
+    """The plan, and the snapshot that it is of: existing Nodes that take pods of ``is_doubted`` are as they are now.
+
+    Raises BehindError where Nodes are not as shown again and again, or too many to be read one by one.
+    """
+    read: frozenset[str] = frozenset()
+    for _ in range(ROUNDS):
+        plan = decide(snapshot, catalog)
+        unread = _taking_nodes(snapshot, plan, is_doubted) - read
+        if len(unread) > MAXIMUM_READS:
+            raise BehindError(f"{len(unread)} Nodes take pods that have to be sure of their place")
+        after = _with_nodes(snapshot, cluster, unread)
+        if after is snapshot:
+            return snapshot, plan
+        snapshot, read = after, read | unread
+    raise BehindError(f"Nodes {', '.join(sorted(read)[:3])} are not as it shows them")
+
+
+def _taking_nodes(snapshot: Snapshot, plan: Plan, is_doubted: Callable[[Pod], bool]) -> frozenset[str]:
+    if not plan.existing_nodes:
+        return frozenset()
+    doubted = {pod.key for pod in snapshot.pods if is_doubted(pod)}
+    there = {node.name for node in snapshot.nodes}
+    return frozenset(
+        node.name for node in plan.existing_nodes if node.name in there and not doubted.isdisjoint(node.pods)
+    )
+
+
+def _with_nodes(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]) -> Snapshot:
+    """The snapshot with these Nodes as they are now, and with pods that run there and that it does not show there.
+
+    Pods that it shows there keep their room, since some are planned for the Node. The same snapshot where nothing that
+    a plan looks at is another.
+    """
+    ordered = sorted(names)
+    nodes = dict(zip(ordered, in_parallel(cluster.node, ordered), strict=True))
+    shown = {node.name: node for node in snapshot.nodes if node.name in nodes}
+    on_nodes = {pod.key for pod in snapshot.pods if pod.node_name in nodes}
+    listed = in_parallel(lambda name: cluster.pods(node=name), ordered)
+    running = [pod for pods in listed for pod in pods if not pod.is_terminal]
+    hidden = {pod.key: pod for pod in running if pod.key not in on_nodes}
+    if not hidden and all(_is_alike(shown[name], node) for name, node in nodes.items()):
+        return snapshot
+    kept = (node for node in snapshot.nodes if node.name not in nodes)
+    pods = (*(pod for pod in snapshot.pods if pod.key not in hidden), *hidden.values())
+    return msgspec.structs.replace(
+        snapshot,
+        nodes=(*kept, *(node for node in nodes.values() if node is not None)),
+        pods=tuple(sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))),
+    )
+
+
+def _is_alike(shown: Node, node: Node | None) -> bool:
+    """Whether a plan sees the same Node: all but what each heartbeat of its kubelet changes."""
+    if node is None or node.metadata.uid != shown.metadata.uid:
+        return False
+    unchanging = {"metadata": shown.metadata, "conditions": shown.conditions}
+    return (
+        msgspec.structs.replace(node, **unchanging) == shown
+        and node.metadata.labels == shown.metadata.labels
+        and node.metadata.deletion_timestamp == shown.metadata.deletion_timestamp
+    )
