@@ -61,9 +61,9 @@ NOTICES_NOT_RECORDED: Final = Alarm(
 )
 FAILED_INVOCATIONS: Final = Alarm(
     "FailedInvocations", 5,
-    "{subject}: EventBridge could not put messages about instances into the queue of interrupt; they are lost. Spot"
+    "{subject}: EventBridge could not put messages about instances into the queues of interrupt; they are lost. Spot"
     " interruptions cost pods their grace period until this ends.",
-    "Look at the policies of the queue interrupt and of the KMS key: both must let events.amazonaws.com in.",
+    "Look at the policies of the queues interrupt and changes, and of the KMS key: events.amazonaws.com must get in.",
     period_minutes=5,
 )
 SCHEDULES_FAIL: Final = Alarm(

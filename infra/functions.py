@@ -21,11 +21,12 @@ from layers.core.build import ROOT
 #: measurement, docs/memory.md.
 _WHOLE_PROCESSOR_MB = 1769
 _BATCH = 10
-#: Queues besides a function's own that wake it, and how many of their batches run at once: notices of interruptions
-#: leave two minutes, and wait behind no other work of `lifecycle`. While two of them plan and gather notices, others
-#: launch what was planned.
-FURTHER_QUEUES = {"notices": "lifecycle"}
-_FURTHER_CONCURRENCY = 4
+#: Queues besides a function's own that wake it. Notices of interruptions leave two minutes, and wait behind no other
+#: work of `lifecycle`. EC2 tells of every instance of the account that starts or ends, by thousands where others use it, and
+#: warnings wait behind none of that.
+FURTHER_QUEUES = {"notices": "lifecycle", "changes": "interrupt"}
+#: How many of their batches run at once. While two of the notices plan and gather, others launch what was planned.
+_FURTHER_CONCURRENCY = {"notices": 4, "changes": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Function(Construct):
             target=self.function,
             event_source_arn=queue.queue.queue_arn,
             batch_size=_BATCH,
-            max_concurrency=self.spec.max_concurrency if is_own else _FURTHER_CONCURRENCY,
+            max_concurrency=self.spec.max_concurrency if is_own else _FURTHER_CONCURRENCY[name],
             report_batch_item_failures=True,
         )
         mapping.node.add_dependency(self.role)

@@ -68,7 +68,7 @@ class SpotwrightStack(Stack):
         self.access = self._open_clusters()
         self._tell_clusters()
         installed = self._install()
-        interruptions = Interruptions(self, self.queues["interrupt"])
+        interruptions = Interruptions(self, warnings=self.queues["interrupt"], changes=self.queues["changes"])
         clock = Schedules(self, config, self.queues, key=self.key, use_key=self._use_key)
         # A schedule ticks as soon as it is there; before `install` has been, a cluster lets no function in. Only what
         # EC2 sells takes long to read and asks EC2 alone.

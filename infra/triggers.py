@@ -17,9 +17,9 @@ from infra.config import Config
 from infra.grants import Grant, grant
 from infra.queues import WorkQueue
 
-#: Construct id → pattern. Sources and detail types as EC2 and Health send them:
-#: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-events.html
-_INTERRUPTIONS = {
+#: Construct id → pattern, of what EC2 will do in two minutes or recommends. Sources and detail types as EC2 and Health
+#: send them: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-events.html
+_WARNINGS = {
     "SpotInterruption": events.EventPattern(source=["aws.ec2"], detail_type=["EC2 Spot Instance Interruption Warning"]),
     "RebalanceRecommendation": events.EventPattern(
         source=["aws.ec2"], detail_type=["EC2 Instance Rebalance Recommendation"]
@@ -27,6 +27,9 @@ _INTERRUPTIONS = {
     "CapacityReservationInterruption": events.EventPattern(
         source=["aws.ec2"], detail_type=["EC2 Capacity Reservation Instance Interruption Warning"]
     ),
+}
+#: Of what happens to any instance of the account, and of what is days ahead.
+_CHANGES = {
     "StateChange": events.EventPattern(
         source=["aws.ec2"],
         detail_type=["EC2 Instance State-change Notification"],
@@ -44,19 +47,21 @@ _OLDEST_EVENT = Duration.minutes(5)
 
 
 class Interruptions(Construct):
-    """Five rules that put events, as they are, into the queue of `interrupt`; nobody else may write there."""
+    """Five rules that put events, as they are, into the two queues of `interrupt`; nobody else may write there."""
 
-    def __init__(self, scope: Construct, queue: WorkQueue) -> None:
+    def __init__(self, scope: Construct, *, warnings: WorkQueue, changes: WorkQueue) -> None:
         super().__init__(scope, "Interruptions")
-        target = targets.SqsQueue(queue.queue, max_event_age=_OLDEST_EVENT)
-        self.rules = [
-            events.Rule(self, name, event_pattern=pattern, targets=[target]) for name, pattern in _INTERRUPTIONS.items()
-        ]
-        queue.queue.add_to_resource_policy(_only_from(self.rules, queue.queue))
+        self.rules = [*self._rules(_WARNINGS, warnings.queue), *self._rules(_CHANGES, changes.queue)]
+
+    def _rules(self, patterns: Mapping[str, events.EventPattern], queue: sqs.Queue) -> list[events.Rule]:
+        target = targets.SqsQueue(queue, max_event_age=_OLDEST_EVENT)
+        rules = [events.Rule(self, name, event_pattern=pattern, targets=[target]) for name, pattern in patterns.items()]
+        queue.add_to_resource_policy(_only_from(rules, queue))
+        return rules
 
 
 def _only_from(rules: list[events.Rule], queue: sqs.IQueue) -> iam.PolicyStatement:
-    """`interrupt` believes what it reads, so even the account's own roles may not write to its queue."""
+    """`interrupt` believes what it reads, so even the account's own roles may not write to its queues."""
     return iam.PolicyStatement(
         sid="OnlyOurRulesSend",
         effect=iam.Effect.DENY,

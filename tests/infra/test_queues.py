@@ -38,6 +38,9 @@ def test_notices_have_a_queue_of_their_own_so_that_they_wait_behind_no_other_wor
     feeds = [feed for feed in _feeds(template) if feed["FunctionName"].startswith("<Lifecycle")]
     queues = {feed["EventSourceArn"].strip("<").split("Queue")[0] for feed in feeds}
     assert queues == {"Lifecycle", "Notices"}
+    feeds = [feed for feed in _feeds(template) if feed["FunctionName"].startswith("<Interrupt")]
+    queues = {feed["EventSourceArn"].strip("<").split("Queue")[0] for feed in feeds}
+    assert queues == {"Interrupt", "Changes"}
 
 
 def _feeds(template: Template) -> list[dict[str, Any]]:

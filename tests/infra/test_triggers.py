@@ -1,18 +1,25 @@
 """What wakes the functions from outside, and that nobody else can pretend to."""
 
 import json
+from typing import Any
 
 import msgspec
+import pytest
 
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.infra.template import Template, statements
 
-INTERRUPTIONS = {
-    ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
-    ("aws.ec2", "EC2 Instance Rebalance Recommendation"),
-    ("aws.ec2", "EC2 Instance State-change Notification"),
-    ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"),
-    ("aws.health", "AWS Health Event"),
+#: Queue → what EventBridge puts into it.
+EVENTS = {
+    "Interrupt": {
+        ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
+        ("aws.ec2", "EC2 Instance Rebalance Recommendation"),
+        ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"),
+    },
+    "Changes": {
+        ("aws.ec2", "EC2 Instance State-change Notification"),
+        ("aws.health", "AWS Health Event"),
+    },
 }
 #: Queue → kind → how often.
 TICKS = {
@@ -24,30 +31,38 @@ TICKS = {
 }
 
 
-def _interrupt_queue(template: Template) -> str:
-    (id,) = (id for id, resource in template.of("AWS::SQS::Queue").items() if _is_interrupts(id, resource))
+def _queue(template: Template, name: str) -> str:
+    queues = template.of("AWS::SQS::Queue").items()
+    (id,) = (id for id, queue in queues if id.startswith(f"{name}Queue") and "RedrivePolicy" in queue)
     return id
 
 
-def _is_interrupts(id: str, queue: dict[str, object]) -> bool:
-    return id.startswith("InterruptQueue") and "RedrivePolicy" in queue
+def _rules_of(template: Template, name: str) -> dict[str, dict[str, Any]]:
+    arn = f"<{_queue(template, name)}.Arn>"
+    rules = template.of("AWS::Events::Rule").items()
+    return {id: rule for id, rule in rules if [target["Arn"] for target in rule["Targets"]] == [arn]}
 
 
-def test_each_interruption_event_reaches_the_interrupt_queue(plain: Template) -> None:
-    rules = plain.of("AWS::Events::Rule").values()
-    seen = {
-        (rule["EventPattern"]["source"][0], rule["EventPattern"]["detail-type"][0])
-        for rule in rules
-        if [target["Arn"] for target in rule["Targets"]] == [f"<{_interrupt_queue(plain)}.Arn>"]
-        and rule["State"] == "ENABLED"
-    }
-    assert seen == INTERRUPTIONS
-    assert len(rules) == len(INTERRUPTIONS)
+@pytest.mark.parametrize("name", EVENTS)
+def test_warnings_wait_behind_no_message_of_an_instance_that_starts_or_ends(plain: Template, name: str) -> None:
+    rules = _rules_of(plain, name).values()
+    assert all(rule["State"] == "ENABLED" for rule in rules)
+    seen = {(rule["EventPattern"]["source"][0], rule["EventPattern"]["detail-type"][0]) for rule in rules}
+    assert seen == EVENTS[name]
+    assert len(rules) == len(seen)
+    queue = f"<{_queue(plain, name)}.Arn>"
+    (feed,) = (feed for feed in plain.of("AWS::Lambda::EventSourceMapping").values() if feed["EventSourceArn"] == queue)
+    assert feed["FunctionName"].startswith("<Interrupt")
 
 
-def test_only_our_rules_may_write_to_the_interrupt_queue(plain: Template) -> None:
-    rules = {f"<{id}.Arn>" for id in plain.of("AWS::Events::Rule")}
-    queue = f"<{_interrupt_queue(plain)}>"
+def test_there_are_no_other_rules(plain: Template) -> None:
+    assert len(plain.of("AWS::Events::Rule")) == sum(map(len, EVENTS.values()))
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_only_our_rules_may_write_to_the_queues_of_interrupt(plain: Template, name: str) -> None:
+    rules = {f"<{id}.Arn>" for id in _rules_of(plain, name)}
+    queue = f"<{_queue(plain, name)}>"
     (policy,) = (resource for resource in plain.of("AWS::SQS::QueuePolicy").values() if resource["Queues"] == [queue])
     allowed = [each for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
     assert {each["Condition"]["ArnEquals"]["aws:SourceArn"] for each in allowed} == rules
@@ -58,8 +73,9 @@ def test_only_our_rules_may_write_to_the_interrupt_queue(plain: Template) -> Non
 
 
 def test_no_other_queue_lets_a_service_in(plain: Template) -> None:
+    theirs = [f"<{_queue(plain, name)}>" for name in EVENTS]
     for policy in plain.of("AWS::SQS::QueuePolicy").values():
-        if policy["Queues"] != [f"<{_interrupt_queue(plain)}>"]:
+        if not set(policy["Queues"]) & set(theirs):
             assert all(statement.effect == "Deny" for statement in statements(policy["PolicyDocument"]))
 
 

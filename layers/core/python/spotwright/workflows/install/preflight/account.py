@@ -7,7 +7,7 @@ from spotwright.workflows.install.preflight.facts import Facts, KmsKey, NotAsked
 from spotwright.workflows.install.preflight.verdict import NotChecked, Problem, Verdict, Works
 
 # What the queues wake at the same time when all are busy; each function gets less where the account has less.
-NEEDED_CONCURRENCY: Final = 27
+NEEDED_CONCURRENCY: Final = 29
 _SHOWN_ACTIONS: Final = 6
 _CONCURRENCY_QUOTA: Final = "L-B99A9384"
 # What to do where a key is in one of these states. https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
