@@ -22,8 +22,8 @@ from layers.core.build import ROOT
 _WHOLE_PROCESSOR_MB = 1769
 _BATCH = 10
 #: Queues besides a function's own that wake it. Notices of interruptions leave two minutes, and wait behind no other
-#: work of `lifecycle`. EC2 tells of every instance of the account that starts or ends, by thousands where others use it, and
-#: warnings wait behind none of that.
+#: work of `lifecycle`. EC2 tells of every instance of the account that starts or ends, by thousands where others use
+#: it, and warnings wait behind none of that.
 FURTHER_QUEUES = {"notices": "lifecycle", "changes": "interrupt"}
 #: How many of their batches run at once. While two of the notices plan and gather, others launch what was planned.
 _FURTHER_CONCURRENCY = {"notices": 4, "changes": 2}
