@@ -14,7 +14,7 @@ from layers.core.models import reduce_models
 CALLS = {
     "arc-zonal-shift": ("GetManagedResource",),
     "cloudformation": ("DescribeStacks",),
-    "dynamodb": ("BatchGetItem", "GetItem", "PutItem", "Query", "UpdateItem"),
+    "dynamodb": ("BatchGetItem", "GetItem", "PutItem", "Query", "TransactWriteItems", "UpdateItem"),
     "ec2": (
         "CreateFleet",
         "CreateLaunchTemplate",

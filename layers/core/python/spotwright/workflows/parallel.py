@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from typing import Final
 
-# As many connections as the clients keep open; more would wait for each other.
+# Of one piece of work; the clients keep connections for five such at the same time.
 CALLS_AT_ONCE: Final = 10
 
 

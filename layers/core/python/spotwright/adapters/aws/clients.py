@@ -32,6 +32,8 @@ READ_SECONDS: Final = 10
 # The first try counts; `standard` waits with jitter between tries, at most 20 s.
 ATTEMPTS: Final = 3
 ROLE_SECONDS: Final = 3600
+# As many as calls are made at once, so that none begins with a handshake.
+KEPT_CONNECTIONS: Final = 50
 _SESSION_NAME: Final = "spotwright"
 # The name in a profile, the environment variables, a default, a conversion. botocore itself reads the second only.
 _REGION: Final = ("region", ["AWS_REGION", "AWS_DEFAULT_REGION"], None, None)
@@ -45,6 +47,7 @@ CONFIG: Final = Config(
     connect_timeout=CONNECT_SECONDS,
     read_timeout=READ_SECONDS,
     retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+    max_pool_connections=KEPT_CONNECTIONS,
     user_agent_extra="spotwright",
 )
 

@@ -23,6 +23,9 @@ from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFou
 type JsonObject = dict[str, Any]
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
+# Connections that are kept: as many as calls are made at once, where five launches make ten each. One beyond that would
+# be closed after its call, and each such call would begin with a handshake.
+KEPT_CONNECTIONS: Final = 50
 # Where the kubelet mounts a pod's token and the cluster's CA.
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -91,6 +94,7 @@ class Connection:
 
     def __init__(self, configuration: Configuration) -> None:
         configuration.retries = False
+        configuration.connection_pool_maxsize = KEPT_CONNECTIONS
         self._configuration = configuration
         self._rest = RESTClientObject(configuration)
         self._rest.pool_manager.connection_pool_kw["ssl_context"] = _ssl_context()

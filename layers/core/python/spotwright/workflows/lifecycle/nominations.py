@@ -31,7 +31,7 @@ from spotwright.workflows.ports.rows import NominationRow, epoch_ms
 HELD_TAINT: Final = Taint(labels.HELD, TaintEffect.NO_SCHEDULE)
 # Three times kube-scheduler's longest backoff of 10 s.
 BINDING_TIMEOUT: Final = timedelta(seconds=30)
-# How often unbound nominated pods are looked at, and for how long after initialization.
+# When unbound nominated pods are looked at first, later after as long as the node has been initialized, and until when.
 LOOK_SECONDS: Final = 3.0
 WATCH_PERIOD: Final = timedelta(minutes=2)
 
@@ -92,14 +92,16 @@ def await_binding(
     if row.due <= epoch_ms(now):
         expire_nomination(ports, claim.name, now)
         return None
+    # A pod that comes to the node rings.
+    next_look = max(LOOK_SECONDS, (now - since).total_seconds()) if since is not None else LOOK_SECONDS
     if row.phase == "promised":
         _nominate(ports, claim, node, now)
-        return LOOK_SECONDS
+        return next_look
     if pods is None:
-        return LOOK_SECONDS
+        return next_look
     missing = _missing(row, pods)
     if missing and ports.cluster.nominate(node.name, missing, again=True):
-        return LOOK_SECONDS
+        return next_look
     _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
     return None
 
