@@ -161,7 +161,7 @@ def test_many_waiting_pods_are_believed_while_their_watch_is_in_contact(
 
 
 def test_a_state_in_which_many_pods_wait_that_run_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    monkeypatch.setattr(overlay, "MAXIMUM_BOUND_READS", 1)
     state = state_of(world)
     waiting = tuple(msgspec.structs.replace(pod, node_name="") for pod in state.objects.pods)
     with pytest.raises(BehindError, match="2 pods that wait in it"):

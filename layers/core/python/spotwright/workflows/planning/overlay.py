@@ -36,6 +36,9 @@ RECENT: Final = timedelta(minutes=20)
 SETTLING: Final = timedelta(seconds=90)
 # Objects of a kind that are read one by one, at most.
 MAXIMUM_READS: Final = 50
+# Pods that were bound since, at most. In a burst kube-scheduler binds a hundred between two states, just when the API
+# server has most to do; reading them costs it a fraction of a list of all pods.
+MAXIMUM_BOUND_READS: Final = 300
 # NodeClaims whose nodes and pods are read one by one before they are disrupted, at most; lists are less work beyond.
 MAXIMUM_CANDIDATES: Final = 100
 # If no more pods wait than this, all that wait are read; they are some KB each.
@@ -218,7 +221,7 @@ def _with_waiting_pods(snapshot: Snapshot, contacted: datetime, cluster: Cluster
         return snapshot
     waiting = tuple(pod for pod in cluster.pods(pending=True) if not pod.is_terminal)
     gone_on = [waited[uid] for uid in sorted(waited.keys() - {pod.metadata.uid for pod in waiting})]
-    if len(gone_on) > MAXIMUM_READS:
+    if len(gone_on) > MAXIMUM_BOUND_READS:
         raise BehindError(f"{len(gone_on)} pods that wait in it, {gone_on[0].key} among them, wait no more")
     read = in_parallel(lambda pod: cluster.pod(pod.metadata.namespace, pod.metadata.name), gone_on)
     moved = (pod for pod in read if pod is not None and not pod.is_terminal)
