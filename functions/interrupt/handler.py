@@ -21,6 +21,8 @@ from spotwright.workflows.interrupt import find_clusters, record_notices
 
 # No further row is begun with less time left: about what it and the doorbells take with retries.
 LAST_SECONDS = 2
+# So many entities of a message of AWS Health are named in a line.
+ENTITIES_SHOWN = 20
 
 logger = Logger()
 metrics = Metrics()
@@ -32,17 +34,18 @@ write_library_lines(logger, "spotwright.interrupt")
 def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
     clusters = interrupt_clients.ports(settings.environment(os.environ))
     notices: dict[str, Notice] = {}
+    now = datetime.now(UTC)
     failed: list[str] = []
     for record in event.get("Records") or ():
         try:
-            notice = parse_notice(_envelope(record["body"]))
+            notice = parse_notice(_envelope(record["body"]), now=now)
         except InvalidRequest as failure:
             _report(record["messageId"], failure)
             failed.append(record["messageId"])
             continue
         if notice is not None:
             notices[record["messageId"]] = notice
-    failed += _record(clusters, notices, context)
+    failed += _record(clusters, notices, context, now)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
 
@@ -50,25 +53,43 @@ def _record(
     clusters: Mapping[str, interrupt_clients.InterruptClients],
     notices: Mapping[str, Notice],
     context: sqs_batch.LambdaContext,
+    now: datetime,
 ) -> list[str]:
     """Record the notices of a batch, by message; the messages that must come back, or go to the dead letters."""
     instances = {instance for notice in notices.values() for instance in notice.instance_ids}
     concerned = find_clusters(clusters, interrupt_clients.instances(), instances) if instances else {}
     failures = record_notices(
         clusters, concerned, notices,
-        now=datetime.now(UTC), may_begin=lambda: sqs_batch.seconds_left(context) >= LAST_SECONDS,
+        now=now, may_begin=lambda: sqs_batch.seconds_left(context) >= LAST_SECONDS,
     )  # fmt: skip
     for message_id, notice in notices.items():
         if message_id in failures:
             _report(message_id, failures[message_id])
             continue
-        log_line(
-            logger, log_lines.RECORDED_NOTICE,
-            kind=notice.kind, instance_ids=notice.instance_ids, deadline=notice.deadline,
-        )  # fmt: skip
-        add_metric(metrics, telemetry.NOTICES, 1)
+        _report_recorded(notice)
     sqs_batch.end_with_expired_credentials([failure.code for failure in failures.values()], logger)
     return list(failures)
+
+
+def _report_recorded(notice: Notice) -> None:
+    """What was recorded of a message, and what was left out."""
+    if notice.instance_ids:
+        log_line(
+            logger, log_lines.RECORDED_NOTICE,
+            kind=notice.kind, instance_ids=notice.instance_ids, deadline=notice.deadline, code=notice.code,
+        )  # fmt: skip
+        add_metric(metrics, telemetry.NOTICES, 1)
+    for part in notice.left_out:
+        fields = {
+            "event": notice.event, "code": notice.code, "reason": part.reason, "count": len(part.entities),
+            "entities": part.entities[:ENTITIES_SHOWN],
+        }  # fmt: skip
+        if part.is_unreadable:
+            log_line(logger, log_lines.UNREADABLE_CHANGE, **fields)
+            add_metric(metrics, telemetry.CHANGES_UNREADABLE, 1)
+        else:
+            log_line(logger, log_lines.IGNORED_CHANGE, **fields)
+            add_metric(metrics, telemetry.CHANGES_IGNORED, 1)
 
 
 def _report(message_id: str, failure: ApiError) -> None:
@@ -82,5 +103,5 @@ def _report(message_id: str, failure: ApiError) -> None:
 def _envelope(body: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise InvalidRequest(f"message is not an EventBridge event: {error}: {quote(body)}") from None

@@ -1,8 +1,11 @@
 """EventBridge messages into interrupt: notice rows with their deadline, a doorbell each, foreign ones refused alone."""
 
+import itertools
+import json
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 import pytest
@@ -18,14 +21,33 @@ from tests.functions.handlers import Context, failed_messages, load_handler, sqs
 SPOT = "EC2 Spot Instance Interruption Warning"
 STATE = "EC2 Instance State-change Notification"
 REBALANCE = "EC2 Instance Rebalance Recommendation"
+HEALTH = "AWS Health Event"
 
 
 def envelope(detail_type: str, source: str = "aws.ec2", **detail: Any) -> dict[str, Any]:
+    detail = {"instance-id": "i-1"} | detail
+    # EventBridge's id is the same for the same message.
+    id = uuid5(NAMESPACE_OID, f"{detail_type} {detail}")
     return {
-        "version": "0", "id": "e-1", "detail-type": detail_type, "source": source, "account": "123456789012",
+        "version": "0", "id": str(id), "detail-type": detail_type, "source": source, "account": "123456789012",
         "time": "2026-01-05T09:00:00Z", "region": "ap-northeast-2", "resources": [],
-        "detail": {"instance-id": "i-1"} | detail,
+        "detail": detail,
     }  # fmt: skip
+
+
+def change(**detail: Any) -> dict[str, Any]:
+    """A scheduled change of instance i-1 in a week."""
+    usual = {
+        "service": "EC2", "eventTypeCategory": "scheduledChange", "eventTypeCode": "AWS_EC2_INSTANCE_STOP_SCHEDULED",
+        "startTime": "Mon, 12 Jan 2026 09:00:00 GMT", "affectedEntities": [{"entityValue": "i-1"}],
+    }  # fmt: skip
+    return envelope(HEALTH, "aws.health", **(usual | detail))
+
+
+def sent(event: dict[str, Any], after: timedelta, id: str) -> dict[str, Any]:
+    """Another message of the same kind, so long after nine."""
+    at = datetime.fromisoformat("2026-01-05T09:00:00+00:00") + after
+    return event | {"time": at.isoformat(), "id": id}
 
 
 def test_a_spot_warning_becomes_a_row_with_two_minutes_and_a_doorbell(world: World) -> None:
@@ -144,11 +166,7 @@ def test_a_severer_notice_that_is_written_meanwhile_stays(world: World, monkeypa
         raise Conflict("the row was written meanwhile", code="ConditionalCheckFailedException")
 
     monkeypatch.setattr(world.state, "save", save)
-    change = {
-        "service": "EC2", "eventTypeCategory": "scheduledChange", "startTime": "Mon, 12 Jan 2026 09:00:00 GMT",
-        "affectedEntities": [{"entityValue": "i-1"}],
-    }  # fmt: skip
-    assert failed_messages(handler(sqs_event([envelope("AWS Health Event", "aws.health", **change)]), Context())) == []
+    assert failed_messages(handler(sqs_event([change()]), Context())) == []
     row = world.state.notice("i-1")
     assert row is not None
     assert row.kind == "spot_interrupted"
@@ -274,3 +292,136 @@ def test_what_there_is_no_time_for_comes_back(world: World) -> None:
     bodies = [envelope(SPOT), envelope(STATE, state="running")]
     assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context(1))) == ["m0"]
     assert not world.state.rows
+
+
+def changed(event: dict[str, Any], **fields: object) -> dict[str, Any]:
+    return event | fields
+
+
+UNREADABLE = {
+    "no JSON": "{",
+    "no object": "[]",
+    "too deep": '{"source": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "half a character": '{"source": "\ud83d"}',
+    "a number too large": '{"source": 1' + "0" * 5000 + "}",
+    "no source": {},
+    "source is a list": changed(envelope(SPOT), source=["aws.ec2"]),
+    "id is too long": changed(envelope(SPOT), id="e" * 1_000),
+    "detail is null": changed(envelope(SPOT), detail=None),
+    "time before the first": changed(envelope(SPOT), time="0001-01-01T00:00:00+14:00"),
+    "time after the last": changed(envelope(SPOT), time="9999-12-31T23:59:59Z"),
+    "time after the last elsewhere": changed(envelope(SPOT), time="9999-12-31T23:59:59-14:00"),
+    "time is a number": changed(envelope(SPOT), time=10**30),
+    "instance is null": changed(envelope(SPOT), detail={"instance-id": None}),
+    "instance is nested": changed(envelope(SPOT), detail={"instance-id": {"instance-id": "i-1"}}),
+    "instance is too long": changed(envelope(SPOT), detail={"instance-id": "i-" + "x" * 3_000}),
+    "instance is half a character": json.dumps(changed(envelope(SPOT), detail={"instance-id": "i-\ud83d"})),
+    "state is a list": envelope(STATE, state=["stopping"]),
+    "service is a list": change(service=["EC2"]),
+    "category is null": change(eventTypeCategory=None),
+    "entities are an object": change(affectedEntities={}),
+    "entities are a text": change(affectedEntities="i-1"),
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_of_ten_messages_exactly_the_malformed_one_fails(
+    world: World, body: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = notices(9)
+    answer = load_handler("interrupt", world).handler(sqs_event([*others[:4], body, *others[4:]]), Context())
+    assert failed_messages(answer) == ["m4"]
+    assert sorted(world.state.rows) == [f"notice#i-{number:02}" for number in range(9)]
+    lines = capsys.readouterr().out
+    assert "failed to record interruption notice" in lines
+    assert '"WorkFailed":[1.0]' in lines
+
+
+LEFT_OUT = {
+    "closed": (change(statusCode="closed"), "ChangesIgnored"),
+    "resolved": (change(affectedEntities=[{"entityValue": "i-1", "status": "RESOLVED"}]), "ChangesIgnored"),
+    "a volume": (change(affectedEntities=[{"entityValue": "vol-1"}]), "ChangesIgnored"),
+    "no entities": (change(affectedEntities=None), "ChangesIgnored"),
+    "entities are texts": (change(affectedEntities=["i-1"]), "ChangesUnreadable"),
+    "entities without value": (change(affectedEntities=[{"status": "PENDING"}]), "ChangesUnreadable"),
+    "unknown status": (change(statusCode="moved"), "ChangesUnreadable"),
+    "no time": (change(startTime=None), "ChangesUnreadable"),
+    "localized time": (change(startTime="lun., 12 janv. 2026 09:00:00 GMT"), "ChangesUnreadable"),
+    "time after the last": (change(startTime="9999-12-31T23:59:59-14:00"), "ChangesUnreadable"),
+}
+
+
+@pytest.mark.parametrize(("body", "metric"), LEFT_OUT.values(), ids=LEFT_OUT.keys())
+def test_a_change_that_begins_nothing_is_named_and_counted(
+    world: World, body: object, metric: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = notices(9)
+    answer = load_handler("interrupt", world).handler(sqs_event([*others[:4], body, *others[4:]]), Context())
+    assert failed_messages(answer) == []
+    assert sorted(world.state.rows) == [f"notice#i-{number:02}" for number in range(9)]
+    lines = capsys.readouterr().out
+    assert f'"{metric}":[1.0]' in lines
+    assert "AWS_EC2_INSTANCE_STOP_SCHEDULED" in lines
+
+
+def test_a_recorded_change_is_reported_with_its_event_type_code(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = change(eventTypeCode="AWS_EC2_NEVER_HEARD_OF")
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event([body]), Context())) == []
+    assert "AWS_EC2_NEVER_HEARD_OF" in capsys.readouterr().out
+    assert kept(world) == ("scheduled_change", False)
+
+
+def kept(world: World) -> tuple[str, bool]:
+    row = world.state.notice("i-1")
+    assert row is not None
+    return row.kind, row.ended
+
+
+@pytest.mark.parametrize(
+    ("bodies", "severest"),
+    [
+        ([envelope(REBALANCE), change(), envelope(SPOT)], ("spot_interrupted", False)),
+        (
+            [envelope(REBALANCE), envelope(SPOT), envelope(STATE, state="stopping"), envelope(STATE, state="stopped")],
+            ("instance_stopped", True),
+        ),
+        (
+            [
+                envelope(SPOT),
+                envelope(STATE, state="shutting-down"),
+                envelope(STATE, state="terminated"),
+                change(),
+            ],
+            ("instance_terminated", True),
+        ),
+    ],
+)
+def test_doubled_reordered_and_late_messages_end_in_the_severest_notice(
+    world: World, bodies: list[dict[str, Any]], severest: tuple[str, bool]
+) -> None:
+    """In one batch, and over two of which the second repeats some of the first."""
+    handler = load_handler("interrupt", world).handler
+    for order in itertools.permutations(bodies):
+        for cut in range(len(order) + 1):
+            world.state.rows.clear()
+            for batch in ([*order[:cut], *order[:1]], [*order[cut:], *order[:cut]]):
+                assert failed_messages(handler(sqs_event(batch), Context())) == []
+            assert kept(world) == severest
+
+
+def test_of_scheduled_changes_the_earliest_counts_in_every_order(world: World) -> None:
+    handler = load_handler("interrupt", world).handler
+    changes = [
+        change(startTime=f"{day}, {9 + number} Jan 2026 09:00:00 GMT")
+        for number, day in enumerate(("Fri", "Sat", "Sun"))
+    ]
+    for order in itertools.permutations(changes):
+        for cut in range(4):
+            world.state.rows.clear()
+            for batch in (order[:cut], order[cut:]):
+                assert failed_messages(handler(sqs_event(batch), Context())) == []
+            row = world.state.notice("i-1")
+            assert row is not None
+            assert row.deadline == datetime.fromisoformat("2026-01-09T09:00:00+00:00").timestamp() * 1000

@@ -63,6 +63,7 @@ SCENARIOS = {
         "create_update_and_delete_answer_with_one_physical_id",
     ),
     "functions/test_interrupt.py": (
+        "a_change_that_begins_nothing_is_named_and_counted",
         "a_notice_that_cannot_be_written_comes_back",
         "while_ec2_does_not_say_every_cluster_is_told",
     ),

@@ -1,9 +1,13 @@
 """EC2 names a time at which it stops, reboots or retires an instance: its node goes before, as budgets have room."""
 
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from spotwright.disruption import scheduled_change
 from spotwright.model import labels
+from spotwright.model.ec2.instance_status import InstanceStatus, ScheduledEvent
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.simulation import builders
@@ -24,15 +28,22 @@ def running(pods: int = 1, *budgets: Budget) -> World:
     return world
 
 
+def instance(claim: NodeClaim) -> str:
+    return claim.provider_id.rpartition("/")[2]
+
+
 def announce(world: World, claim: NodeClaim, **ahead: float) -> None:
     """As AWS Health does: the time in its own format."""
     at = world.clock.now() + timedelta(**ahead)
+    deliver(world, claim, startTime=at.strftime("%a, %d %b %Y %H:%M:%S GMT"))
+
+
+def deliver(world: World, claim: NodeClaim, **fields: Any) -> None:
     detail = {
         "service": "EC2", "eventTypeCategory": "scheduledChange", "eventTypeCode": "AWS_EC2_RETIREMENT",
-        "startTime": at.strftime("%a, %d %b %Y %H:%M:%S GMT"),
-        "affectedEntities": [{"entityValue": claim.provider_id.rpartition("/")[2]}],
+        "statusCode": "upcoming", "affectedEntities": [{"entityValue": instance(claim)}],
     }  # fmt: skip
-    world.deliver_event("AWS Health Event", detail, source="aws.health")
+    world.deliver_event("AWS Health Event", detail | fields, source="aws.health")
 
 
 def names(world: World) -> set[str]:
@@ -121,3 +132,40 @@ def test_an_earlier_time_takes_the_place_of_a_later_one() -> None:
     world.run(30)
     assert names(world) == {before.name}
     assert world.run(240, until=lambda: before.name not in names(world))
+
+
+@pytest.mark.parametrize("status", ["closed", "RESOLVED"])
+@pytest.mark.parametrize("days", [-1, 3])
+def test_a_change_that_is_over_begins_nothing(status: str, days: int) -> None:
+    """The maintenance has ended, or was canceled."""
+    world = running()
+    (before,) = world.claims()
+    start = (world.clock.now() + timedelta(days=days)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    entity = {"entityValue": instance(before), "status": "RESOLVED" if status == "RESOLVED" else "PENDING"}
+    status_code = "closed" if status == "closed" else "open"
+    deliver(world, before, startTime=start, statusCode=status_code, affectedEntities=[entity])
+    world.run(300)
+    assert names(world) == {before.name}
+    assert world.claims()[0].metadata.deletion_timestamp is None
+
+
+@pytest.mark.parametrize("start", [None, "周二, 06 1月 2026 09:00:00 GMT"])
+def test_at_an_unreadable_time_the_one_in_the_status_of_the_instance_counts(start: str | None) -> None:
+    world = running(1, Budget("0"))
+    (before,) = world.claims()
+    event = ScheduledEvent("instance-stop", world.clock.seconds() + timedelta(hours=2))
+    world.ec2.statuses[instance(before)] = InstanceStatus(instance(before), (), (event,))
+    deliver(world, before, startTime=start)
+    world.run(HOUR // 2)
+    assert names(world) == {before.name}
+    assert world.claims()[0].metadata.deletion_timestamp is None
+    assert world.run(HOUR, until=lambda: before.name not in names(world))
+
+
+def test_a_time_in_the_format_of_iso_8601_is_waited_for() -> None:
+    world = running(1, Budget("0"))
+    (before,) = world.claims()
+    deliver(world, before, startTime=(world.clock.now() + timedelta(hours=2)).isoformat())
+    world.run(HOUR // 2)
+    assert names(world) == {before.name}
+    assert world.run(HOUR, until=lambda: before.name not in names(world))

@@ -343,8 +343,21 @@ INSTANCES_NOT_LOOKED_UP: Final = LogLine(
     remedy="If it lasts, the error says what EC2 answered.",
 )
 RECORDED_NOTICE: Final = LogLine(
-    _INFO, "recorded interruption notice", ("kind", "instance_ids", "deadline"),
-    when="EventBridge delivered a message about instances: a spot interruption, a state change, a scheduled change.",
+    _INFO, "recorded interruption notice", ("kind", "instance_ids", "deadline", "code"),
+    when="EventBridge delivered a message about instances: a spot interruption, a state change, a scheduled change;"
+    " `code` is the event type code of AWS Health.",
+)
+IGNORED_CHANGE: Final = LogLine(
+    _INFO, "ignored scheduled change", ("event", "code", "reason", "count", "entities"),
+    when="A message of AWS Health says that a scheduled change is over, or it concerns no instance; nothing begins for"
+    " these entities, of which at most 20 are named.",
+)
+UNREADABLE_CHANGE: Final = LogLine(
+    _WARNING, "scheduled change cannot be read", ("event", "code", "reason", "count", "entities"),
+    when="A message of AWS Health names a time, a status or an entity in a way that is not documented; nothing begins"
+    " for these entities, of which at most 20 are named.",
+    remedy="Nothing at once: what EC2 has scheduled is read from the status of instances every minute. Please report"
+    " the message.",
 )
 FAILED_RECORDING_NOTICE: Final = LogLine(
     _ERROR, "failed to record interruption notice", ("message_id", "code", "error"),

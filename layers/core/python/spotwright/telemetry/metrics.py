@@ -152,6 +152,14 @@ NODEPOOLS_NOT_READY: Final = Metric(
 # Interruption and disruption
 
 NOTICES: Final = Metric("Notices", _COUNT, ("interrupt",), "EventBridge messages about instances.")
+CHANGES_IGNORED: Final = Metric(
+    "ChangesIgnored", _COUNT, ("interrupt",),
+    "Messages of AWS Health about changes that are over, or that concern no instance, by reason.",
+)
+CHANGES_UNREADABLE: Final = Metric(
+    "ChangesUnreadable", _COUNT, ("interrupt",),
+    "Messages of AWS Health whose time, status or entities are not as documented, by reason.",
+)
 INTERRUPTIONS: Final = Metric(
     "Interruptions", _COUNT, ("lifecycle",), "Interruptions for which a replacement was planned.",
     counted=(lines.DECIDED_ON_INTERRUPTION,), counted_field="nodeclaims",

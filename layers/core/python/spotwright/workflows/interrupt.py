@@ -48,7 +48,7 @@ def interrupt(
 
     ``clusters``: the ports of the cell's clusters, by name.
     """
-    notice = interruption_messages.parse_notice(envelope)
+    notice = interruption_messages.parse_notice(envelope, now=now)
     if notice is not None:
         concerned = find_clusters(clusters, instances, notice.instance_ids)
         for failure in record_notices(clusters, concerned, {"": notice}, now=now).values():
