@@ -38,7 +38,7 @@ YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
     "offering": {"subnet": None, "interrupted": [], "rebalanced": []},
     "command": {"own_replacements": 0, "rollout": "", "evictions": 0, "failed": 0},
     "nomination": {"launch": "", "moving": {}},
-    "notice": {"ended": False},
+    "notice": {"ended": False, "events": []},
 }
 # The same of nodes in decisions.
 YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}

@@ -67,6 +67,7 @@ NOT_STATED: dict[Field, str] = {
     (Disruption, "savings_picousd_per_hour"): UNUSED,
     (CommandRow, "own_replacements"): YOUNGER,
     (NoticeRow, "ended"): YOUNGER,
+    (NoticeRow, "events"): YOUNGER,
     (CommandRow, "rollout"): YOUNGER,
     (CommandRow, "failed"): YOUNGER,
     (Disruption, "rollout"): YOUNGER,

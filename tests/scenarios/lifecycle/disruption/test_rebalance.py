@@ -207,3 +207,17 @@ def test_nodes_without_anything_better_do_not_keep_others_from_going() -> None:
     recommend(world, *world.claims())
     assert world.run(300, until=lambda: movable.name not in {claim.name for claim in world.claims()})
     assert {claim.name for claim in stuck} < {claim.name for claim in world.claims()}
+
+
+def test_a_recommendation_after_one_that_ended_is_acted_on() -> None:
+    """The first one was ignored, and ended after two hours."""
+    types = only(labels.INSTANCE_TYPE, "c5.large", "m5.large")
+    world = running(1, types, only(labels.ZONE, builders.ZONES[0]), policy="Ignore")
+    (before,) = world.claims()
+    recommend(world, before)
+    world.run(2 * 3600 + 300)
+    assert not world.state.notices()
+    world.cluster.update("nodepools", "default", annotations={labels.REBALANCE_RECOMMENDATION: "Replace"})
+    assert [claim.name for claim in world.claims()] == [before.name]
+    recommend(world, before)
+    assert world.run(240, until=lambda: [pool_of(claim)[0] for claim in world.claims()] == ["m5.large"])

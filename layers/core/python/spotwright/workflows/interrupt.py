@@ -7,12 +7,11 @@ at every launch, and a notice that comes before it would find none.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from spotwright.aws import interruption_messages
 from spotwright.aws.interruption_messages import Notice, NoticeKind
@@ -23,7 +22,7 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import InterruptPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.ec2 import InstanceTagsPort
-from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import FINAL_PHASES, NoticeRow, epoch_ms
 from spotwright.workflows.ports.state import ROWS_TOGETHER, StatePort
 
 log: Final = logging.getLogger("spotwright.interrupt")
@@ -39,12 +38,14 @@ _SEVERITY: Final = {
 }
 # If the doorbell is lost, the row's timer rings.
 TIMER: Final = timedelta(seconds=20)
+# So many ids of EventBridge's events are kept in a row: of an instance there are a few in its life.
+EVENTS_KEPT: Final = 8
 
 
 def interrupt(
     clusters: Mapping[str, InterruptPorts], instances: InstanceTagsPort, envelope: Mapping[str, Any], *, now: datetime
 ) -> Notice | None:
-    """Record the notice of a message; None when it concerns no instance. Raises InvalidRequest for a malformed one.
+    """Record the notice of a message; None when it is none. Raises InvalidRequest for a malformed one.
 
     ``clusters``: the ports of the cell's clusters, by name.
     """
@@ -92,13 +93,13 @@ def record_notices(
     of any of their clusters.
     """
     targets = {message: _targets(notice, concerned) for message, notice in notices.items()}
-    severest = _severest(notices, targets)
-    written = _write_rows(clusters, severest, now, may_begin)
-    rung = _ring(clusters, {target: severest[target] for target, failure in written.items() if failure is None})
+    outcomes = _write_rows(clusters, _severest_first(notices, targets), now, may_begin)
+    rung = _ring(clusters, {target: notice for target, notice in outcomes.items() if isinstance(notice, Notice)})
+    failures = {target: failure for target, failure in outcomes.items() if isinstance(failure, ApiError)}
     return {
-        message: failures[0]
+        message: failed[0]
         for message, rows in targets.items()
-        if (failures := [failure for row in rows if (failure := written[row] or rung[row.cluster]) is not None])
+        if (failed := [failure for row in rows if (failure := failures.get(row) or rung[row.cluster]) is not None])
     }
 
 
@@ -113,41 +114,47 @@ def _targets(notice: Notice, concerned: Mapping[str, Iterable[str]]) -> list[_Ta
     return [_Target(cluster, instance) for instance in notice.instance_ids for cluster in concerned[instance]]
 
 
-def _severest(notices: Mapping[str, Notice], targets: Mapping[str, Iterable[_Target]]) -> dict[_Target, Notice]:
-    """Of several notices of an instance the severest, of equal ones the first, is written."""
-    severest: dict[_Target, Notice] = {}
+def _severest_first(
+    notices: Mapping[str, Notice], targets: Mapping[str, Iterable[_Target]]
+) -> dict[_Target, list[Notice]]:
+    """The notices of each row, equally severe ones in the order of their messages."""
+    by_target: dict[_Target, list[Notice]] = {}
     for message, notice in notices.items():
-        for target in targets[message]:
-            before = severest.setdefault(target, notice)
-            severest[target] = notice if _order(notice) > _order(before) else before
-    return severest
+        for target in dict.fromkeys(targets[message]):
+            by_target.setdefault(target, []).append(notice)
+    return {target: sorted(several, key=_order, reverse=True) for target, several in by_target.items()}
 
 
 def _write_rows(
     clusters: Mapping[str, InterruptPorts],
-    notices: Mapping[_Target, Notice],
+    notices: Mapping[_Target, Sequence[Notice]],
     now: datetime,
     may_begin: Callable[[], bool],
-) -> dict[_Target, ApiError | None]:
-    """Those of a cluster together, and where that is refused side by side; why those failed that did."""
-    rows = {target: _notice_row(target, notice, now) for target, notice in notices.items()}
+) -> dict[_Target, Notice | ApiError]:
+    """Those of a cluster together, and where that is refused side by side; of each row the notice that counts, or why
+    it could not be written."""
 
-    def write(target: _Target) -> ApiError | None:
+    def write(target: _Target) -> Notice | ApiError:
         if not may_begin():
             return Unavailable("no time was left to write the row of its notice", code="NoTimeLeft")
-        return _failure_of(lambda: _write_notice(clusters[target.cluster].state, rows[target]))
+        try:
+            return _write_notice(clusters[target.cluster].state, target, notices[target], now)
+        except ApiError as failure:
+            return failure
 
     def write_together(cluster: str) -> bool:
-        of_cluster = [row for target, row in rows.items() if target.cluster == cluster]
+        rows = [_notice_row(target, notices[target][0], now) for target in notices if target.cluster == cluster]
         # A message may name any number of instances.
         with suppress(ApiError):
-            return 1 < len(of_cluster) <= ROWS_TOGETHER and clusters[cluster].state.create_together(of_cluster)
+            return 1 < len(rows) <= ROWS_TOGETHER and clusters[cluster].state.create_together(rows)
         return False
 
-    names = sorted({target.cluster for target in rows})
+    names = sorted({target.cluster for target in notices})
     together = dict(zip(names, in_parallel(write_together, names), strict=True))
-    alone = [target for target in rows if not together[target.cluster]]
-    return dict.fromkeys(rows) | dict(zip(alone, in_parallel(write, alone), strict=True))
+    alone = [target for target in notices if not together[target.cluster]]
+    return {target: several[0] for target, several in notices.items()} | dict(
+        zip(alone, in_parallel(write, alone), strict=True)
+    )
 
 
 def _ring(clusters: Mapping[str, InterruptPorts], written: Mapping[_Target, Notice]) -> dict[str, ApiError | None]:
@@ -179,43 +186,65 @@ def _failure_of(work: Callable[[], None]) -> ApiError | None:
     return None
 
 
-def _notice_row(target: _Target, notice: Notice, now: datetime) -> NoticeRow:
+def _notice_row(target: _Target, notice: Notice, now: datetime, replaced: NoticeRow | None = None) -> NoticeRow:
     """If the doorbell that follows is lost, the row's timer rings."""
+    events = (*(replaced.events if replaced else ()), notice.event)
     return NoticeRow(
         instance_id=target.instance,
         cluster=target.cluster,
         kind=notice.kind,
         ended=notice.ended,
         deadline=epoch_ms(notice.deadline) if notice.deadline else 0,
+        events=events[-EVENTS_KEPT:],
         created=epoch_ms(now),
         due=epoch_ms(now + TIMER),
+        version=replaced.version if replaced else 0,
     )
 
 
-def _write_notice(state: StatePort, row: NoticeRow) -> None:
-    if not state.create(row):
-        _replace_lighter(state, row)
-
-
-def _replace_lighter(state: StatePort, row: NoticeRow) -> None:
-    """Replace the row of a lighter notice, or of a later time of what EC2 has scheduled; another one is left."""
+def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice:
+    """The row of the severest of these notices that is news; the notice that was written, or the severest of all."""
     try:
-        _replace_once(state, row)
+        return _write_once(state, target, notices, now)
     except Conflict:
         # Another invocation wrote the row meanwhile: one more attempt, then SQS delivers the message again.
-        _replace_once(state, row)
+        return _write_once(state, target, notices, now)
 
 
-def _replace_once(state: StatePort, row: NoticeRow) -> None:
-    existing = state.notice(row.instance_id)
-    if existing is not None and _order(row) > _order(existing):
-        state.save(msgspec.structs.replace(row, version=existing.version))
+def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice:
+    if state.create(_notice_row(target, notices[0], now)):
+        return notices[0]
+    existing = state.notice(target.instance)
+    if existing is None:
+        raise Conflict("the row of an earlier notice expired meanwhile", code="Conflict")
+    for notice in notices:
+        if _is_news(notice, existing):
+            state.save(_notice_row(target, notice, now, existing))
+            return notice
+    return notices[0]
+
+
+def _is_news(notice: Notice, existing: NoticeRow) -> bool:
+    """Whether the row is of a lighter notice, or of a later time of what EC2 has scheduled, or finished and older.
+
+    A finished row is lighter than whatever EC2 announced after it was written. Messages of before, which come late or
+    again, were true when it was acted on: of them only a severer one is news.
+    """
+    if notice.event in existing.events:
+        return False
+    if existing.phase not in FINAL_PHASES:
+        return _order(notice) > _order(existing)
+    return epoch_ms(notice.at) > existing.created or _severity(notice) > _severity(existing)
 
 
 def _order(notice: NoticeRow | Notice) -> tuple[int, bool, float]:
-    """The severest is the last, and of an instance's end that it has ended; of changes that EC2 has scheduled the
-    earliest, or of which no time is known.
-    """
-    kind = NoticeKind(notice.kind)
+    """The severest is the last; of changes that EC2 has scheduled the earliest, and after none of unknown time."""
+    if notice.kind != NoticeKind.SCHEDULED_CHANGE:
+        return *_severity(notice), 0
     at = notice.deadline.timestamp() if isinstance(notice.deadline, datetime) else (notice.deadline or 0) / 1000
-    return _SEVERITY[kind], notice.ended, -at if kind == NoticeKind.SCHEDULED_CHANGE else 0
+    return *_severity(notice), -at if at else -inf
+
+
+def _severity(notice: NoticeRow | Notice) -> tuple[int, bool]:
+    """Of an instance's end it is severer that it has ended."""
+    return _SEVERITY[NoticeKind(notice.kind)], notice.ended

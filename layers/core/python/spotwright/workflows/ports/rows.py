@@ -95,7 +95,8 @@ class NoticeRow(msgspec.Struct, frozen=True):
     change that EC2 has scheduled: new → scheduled → done. ``command``: the id of the command that replaces it, "" =
     none.
     ``attempt``: how many replacements failed before. ``ended``: the instance has stopped or terminated; before, it was
-    about to.
+    about to. ``events``: ids of EventBridge's events that became this row, the newest last, after some of those that
+    it replaced; none of them is acted on again.
     """
 
     instance_id: str
@@ -107,6 +108,7 @@ class NoticeRow(msgspec.Struct, frozen=True):
     command: str = msgspec.field(default="", name="replacement")
     attempt: int = 0
     ended: bool = False
+    events: tuple[str, ...] = ()
     created: int = 0
     due: int = 0
     version: int = 0
