@@ -14,6 +14,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import replay
 from tests.scenarios.lifecycle.conftest import fresh_world
+from tests.scenarios.lifecycle.disruption.scheduled_events import schedule, scheduled
 
 POD = builders.pod("web", cpu_millicores=1800)
 HOUR = 3600
@@ -33,8 +34,9 @@ def instance(claim: NodeClaim) -> str:
 
 
 def announce(world: World, claim: NodeClaim, **ahead: float) -> None:
-    """As AWS Health does: the time in its own format."""
+    """EC2 schedules an event beside those that there are, and AWS Health says so: the time in its own format."""
     at = world.clock.now() + timedelta(**ahead)
+    schedule(world, claim, at, *scheduled(world, claim))
     deliver(world, claim, startTime=at.strftime("%a, %d %b %Y %H:%M:%S GMT"))
 
 
@@ -165,6 +167,7 @@ def test_at_an_unreadable_time_the_one_in_the_status_of_the_instance_counts(star
 def test_a_time_in_the_format_of_iso_8601_is_waited_for() -> None:
     world = running(1, Budget("0"))
     (before,) = world.claims()
+    schedule(world, before, world.clock.seconds() + timedelta(hours=2))
     deliver(world, before, startTime=(world.clock.now() + timedelta(hours=2)).isoformat())
     world.run(HOUR // 2)
     assert names(world) == {before.name}

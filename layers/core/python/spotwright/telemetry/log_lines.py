@@ -186,6 +186,19 @@ INSTANCE_HAS_EVENT: Final = LogLine(
     _INFO, "EC2 has scheduled an event for instance", ("instance", "node", "code", "not_before"),
     when="A poll found the event; the NodeClaim is deleted as if the message of AWS Health about it had arrived.",
 )
+EVENT_POSTPONED: Final = LogLine(
+    _INFO, "EC2 has postponed the event of instance", ("instance", "nodeclaim", "not_before"),
+    when="An hour before the time that a notice names, EC2's status of the instance names a later one, which counts.",
+)
+NOTICE_NOT_CONFIRMED: Final = LogLine(
+    _WARNING, "interruption notice is not confirmed by EC2, nothing is removed",
+    ("kind", "instance", "nodeclaim", "details"),
+    when="A message says that an instance stopped or terminated, or should have been taken back a minute ago or longer,"
+    " but EC2 shows it running, does not find it, or does not answer; or the event that EC2 had scheduled is not in"
+    " its status any more. The notice ends; `details` says what EC2 answered.",
+    remedy="None, if the instance was started again, or EC2 called the event off. Otherwise look for messages that"
+    " wait for hours in a queue.",
+)
 NODE_REPAIR_BLOCKED: Final = LogLine(
     _WARNING, "node repair is blocked", ("nodepool", "nodes", "reason"),
     when="Nodes are to be repaired, but more than a fifth of their NodePool's are unhealthy; `nodes` is the number of"

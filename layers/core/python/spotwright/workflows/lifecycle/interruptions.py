@@ -13,19 +13,19 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.disruption.scheduled_change import LAST_HOUR_MS
+from spotwright.disruption.scheduled_change import LAST_HOUR_MS, event_deadline
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import format_time, parse_time
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.lifecycle.actions import (
-    claims_of_instances,
     cordon,
     delete_claim,
     log,
@@ -41,8 +41,15 @@ from spotwright.workflows.lifecycle.interruption_decisions import (
     mark_offerings,
     taken_at,
 )
+from spotwright.workflows.lifecycle.interruption_facts import (
+    RUNNING,
+    Facts,
+    asks_ec2,
+    claim_of,
+    is_last_hour,
+    read_facts,
+)
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
-from spotwright.workflows.lifecycle.other_provisioners import not_left_alone
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import planner_at_work
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
@@ -51,8 +58,13 @@ from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
 from spotwright.workflows.rows_together import write_rows
 
-# The notice of a new instance waits this long for the instance to be assigned to its claim.
+# The notice of a new instance waits this long for the instance to be assigned to its claim, and one that EC2 has to
+# confirm for EC2's answer. After that the sweep's comparison of NodeClaims with instances is enough.
 UNCLAIMED_MS: Final = 60_000
+# EC2 may show the state of an instance that changes a few seconds after its message.
+STATE_SHOWN_MS: Final = 10_000
+# Until EC2's status is read again, in the last hour before what it has scheduled.
+STATUS_SECONDS: Final = 60
 WORK: Final = "notices"
 # Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
 PLANNER_SECONDS: Final = 15
@@ -83,13 +95,6 @@ _EVENTS: Final = {
     NoticeKind.INSTANCE_TERMINATED: events.INSTANCE_TERMINATING,
     NoticeKind.SCHEDULED_CHANGE: events.INSTANCE_UNHEALTHY,
 }
-
-
-class ClaimsByInstance(msgspec.Struct, frozen=True):
-    """Managed NodeClaims by the id of their instance; ``unassigned``: instances that may be some claim's soon."""
-
-    managed: dict[str, NodeClaim]
-    unassigned: frozenset[str] = frozenset()
 
 
 def step_notices(
@@ -151,16 +156,21 @@ def _ring_again(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime)
 
 
 def _may_grow(rows: Sequence[NoticeRow], now: datetime) -> bool:
-    """Whether more notices of the same moment are likely to come within a second."""
+    """Whether more notices of the same moment are likely to come within a second.
+
+    A row from a time to come, of a clock that is wrong, is waited with no longer.
+    """
     ages = [epoch_ms(now) - row.created for row in rows if not row.attempt]
-    return bool(ages) and min(ages) < GATHER_IDLE_MS and max(ages) < GATHER_MAXIMUM_MS
+    if not ages or min(ages) < -CLOCKS_DIFFER_MS:
+        return False
+    return min(ages) < GATHER_IDLE_MS and max(ages) < GATHER_MAXIMUM_MS
 
 
 def _to_replace(ports: LifecyclePorts, rows: Iterable[NoticeRow], now: datetime) -> list[Interrupted]:
     """What is to be replaced; the notices of other instances take their step. The nearest deadline comes first."""
     in_order = sorted(rows, key=lambda row: (row.deadline, row.instance_id))
-    claims = _read_claims(ports, [row.instance_id for row in in_order])
-    steps = in_parallel(lambda row: _step(ports, row, claims, None, now), in_order)
+    facts = read_facts(ports, in_order, now)
+    steps = in_parallel(lambda row: _step(ports, row, facts, None, now), in_order)
     return [step for step in steps if step is not None]
 
 
@@ -181,9 +191,9 @@ def _step_replacing(
     asked = [row for row in rows if is_look or row.instance_id in instances]
     if not asked:
         return
-    claims = _read_claims(ports, [row.instance_id for row in asked])
+    facts = read_facts(ports, asked, now)
     commands = {command.id: command for command in ports.state.commands_by_id({row.command for row in asked})}
-    in_parallel(lambda row: _step(ports, row, claims, commands.get(row.command), now, is_seen_again=is_look), asked)
+    in_parallel(lambda row: _step(ports, row, facts, commands.get(row.command), now, is_seen_again=is_look), asked)
     if is_look:
         _act(ports, now, seconds_left)
         ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
@@ -197,37 +207,18 @@ def _throttle(ports: LifecyclePorts, work: str, now: datetime, seconds: int) -> 
 
 def _step_others(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:
     """Notices of instances that are not replaced."""
-    claims = _read_claims(ports, [row.instance_id for row in rows])
+    facts = read_facts(ports, rows, now)
     for number, row in enumerate(rows):
         if seconds_left is not None and seconds_left() < LAST_SECONDS:
             ring_notices(ports, [waiting.instance_id for waiting in rows[number:]])
             return
-        _step(ports, row, claims, None, now)
-
-
-def _read_claims(ports: LifecyclePorts, instances: Sequence[str]) -> ClaimsByInstance:
-    """The claims of these instances, by their labels. All claims are listed only for an instance of this cluster that
-    no label names."""
-    claims = [claim for claim in claims_of_instances(ports, instances) if claim.provider_id]
-    found = {instance_id(claim.provider_id) for claim in claims}
-    unassigned = [id for id in instances if id not in found and _may_be_ours(ports, id)]
-    if unassigned:
-        claims += [claim for claim in ports.cluster.nodeclaims() if instance_id(claim.provider_id) in unassigned]
-    touchable = not_left_alone(ports, (claim for claim in claims if claim.is_managed))
-    managed = {instance_id(claim.provider_id): claim for claim in touchable}
-    return ClaimsByInstance(managed, frozenset(unassigned))
-
-
-def _may_be_ours(ports: LifecyclePorts, id: str) -> bool:
-    """False when EC2 shows that the instance is not of this cluster; a new one may not be shown yet."""
-    instance = ports.ec2.instance(id)
-    return instance is None or instance.may_be_of(ports.cluster.name)
+        _step(ports, row, facts, None, now)
 
 
 def _step(
     ports: LifecyclePorts,
     row: NoticeRow,
-    claims: ClaimsByInstance,
+    facts: Facts,
     command: CommandRow | None,
     now: datetime,
     *,
@@ -237,15 +228,16 @@ def _step(
 
     ``is_seen_again``: where it fails, it is not rung for, because the next look comes in any case.
     """
-    claim = claims.managed.get(row.instance_id)
+    claims = facts.claims.get(row.instance_id, ())
     with _trying_again(ports, () if is_seen_again else (row.instance_id,), row.instance_id):
+        claim = claim_of(ports, claims)
         if claim is None:
-            _unclaimed(ports, row, row.instance_id in claims.unassigned, now)
+            _unclaimed(ports, row, bool(claims) or row.instance_id in facts.unassigned, now)
         elif row.phase in (RECOMMENDED, SCHEDULED):
-            _end_waiting(ports, row, claim, now)
+            _end_waiting(ports, row, claim, facts, now)
         elif row.phase != "new":
             _follow(ports, row, claim, command, now)
-        elif (notice := _start(ports, row, claim, now)) is not None:
+        elif (notice := _start(ports, row, claim, facts, now)) is not None:
             return Interrupted(notice, claim)
     return None
 
@@ -264,14 +256,19 @@ def _trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -
 
 
 def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
-    """No claim has the instance: it is not Spotwright's, or it is being assigned right now."""
-    if row.phase == "new" and may_come and epoch_ms(now) - row.created < UNCLAIMED_MS:
+    """No claim has the instance: it is not Spotwright's, or it is being assigned, or its node registered, right now."""
+    if row.phase == "new" and may_come and _is_young(row, now, UNCLAIMED_MS):
         ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
         return
     _save(ports, row, phase="done", due=0)
 
 
-def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
+def _is_young(row: NoticeRow, now: datetime, maximum_ms: int) -> bool:
+    """A row from a time to come, of a clock that is wrong, does not stay so for longer than twice that."""
+    return abs(epoch_ms(now) - row.created) < maximum_ms
+
+
+def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> NoticeRow | None:
     kind = NoticeKind(row.kind)
     if claim.metadata.deletion_timestamp is not None and kind not in REPLACED_KINDS:
         # Most likely the finalizer terminated the instance: no event is needed, and it waits until that has ended.
@@ -279,48 +276,113 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
             ring_lifecycle(ports, "claim", [claim.name])
         _save(ports, row, claim=claim.name, phase="done", due=0)
         return None
+    if asks_ec2(row, claim, now) and not _is_confirmed(ports, row, claim, facts, now):
+        return None
     if kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
         return row
     if kind == NoticeKind.REBALANCE_RECOMMENDATION:
         _recommend(ports, row, claim, now)
     elif kind == NoticeKind.SCHEDULED_CHANGE and _has_time(row, claim, now):
-        _schedule(ports, row, claim, now)
-    else:
+        _record_event(ports, claim, _EVENTS[kind](), now)
+        _schedule(ports, row, claim, row.deadline)
+    elif not is_last_hour(row, now) or _is_still_scheduled(ports, row, claim, facts, now):
         _delete_claim(ports, row, claim, now)
         _record_event(ports, claim, _EVENTS[kind](), now)
     return None
+
+
+def _is_confirmed(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> bool:
+    """Whether EC2 says, too, that the instance goes or has gone. If not, the notice waits a moment, then it ends.
+
+    An instance that EC2 does not find is left to the check by id, which looks twice.
+    """
+    found = facts.instances[row.instance_id]
+    if isinstance(found, Instance) and found.state not in RUNNING:
+        return True
+    if found is None:
+        ring_lifecycle(ports, "claim-instance", [claim.name])
+        _end(ports, row, claim, "EC2 does not find the instance")
+    elif _is_young(row, now, _patience_ms(row, found)):
+        ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
+    elif isinstance(found, Instance):
+        _end(ports, row, claim, f"EC2 says that the instance is {found.state}")
+    else:
+        _end(ports, row, claim, f"EC2 does not say what became of the instance: {found}")
+    return False
+
+
+def _patience_ms(row: NoticeRow, found: Instance | ApiError) -> int:
+    """How old the notice gets before it ends, unless EC2 says something else of its instance."""
+    if isinstance(found, ApiError):
+        return UNCLAIMED_MS
+    return 0 if row.kind in REPLACED_KINDS else STATE_SHOWN_MS
+
+
+def _end(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, why: str) -> None:
+    """Nothing is removed, and the node takes pods again."""
+    log_line(
+        log, log_lines.NOTICE_NOT_CONFIRMED,
+        kind=row.kind, instance=row.instance_id, nodeclaim=claim.name, details=why,
+    )  # fmt: skip
+    # What is scheduled anew, for whatever time, is another notice.
+    _save(ports, row, deadline=0, phase="done", due=0)
+    ring_lifecycle(ports, "claim", [claim.name])
 
 
 def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     """Leave a recommendation to ``disrupt``, which replaces the node if the NodePool's policy says so."""
     mark_offerings(ports, [Interrupted(row, claim)])
     _record_event(ports, claim, _EVENTS[NoticeKind.REBALANCE_RECOMMENDATION](), now)
-    _save(ports, row, claim=claim.name, phase=RECOMMENDED, due=row.created + RECOMMENDATION_MS)
+    _save(ports, row, claim=claim.name, phase=RECOMMENDED, due=min(row.created, epoch_ms(now)) + RECOMMENDATION_MS)
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
 
 
 def _has_time(row: NoticeRow, claim: NodeClaim, now: datetime) -> bool:
     """Whether a change that EC2 has scheduled is so far ahead that its node need not go at once."""
-    return claim.is_condition_true("Registered") and epoch_ms(now) < row.deadline - LAST_HOUR_MS
+    return claim.is_condition_true("Registered") and not is_last_hour(row, now)
 
 
-def _schedule(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+def _schedule(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, deadline: int) -> None:
     """Leave the node to ``disrupt``, which replaces it when budgets have room; in the last hour it goes anyway."""
-    _record_event(ports, claim, _EVENTS[NoticeKind.SCHEDULED_CHANGE](), now)
-    _save(ports, row, claim=claim.name, phase=SCHEDULED, due=row.deadline - LAST_HOUR_MS)
+    _save(ports, row, claim=claim.name, phase=SCHEDULED, deadline=deadline, due=deadline - LAST_HOUR_MS)
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
 
 
-def _end_waiting(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+def _end_waiting(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> None:
     """A notice that ``disrupt`` did not act on in time: what EC2 has scheduled cannot wait any longer, and an old
     recommendation says nothing of the instance any more."""
     if claim.metadata.deletion_timestamp is not None:
         _save(ports, row, phase="done", due=0)
-    elif epoch_ms(now) >= row.due - EARLY_MS:
-        if row.phase == SCHEDULED:
+    elif row.phase == SCHEDULED:
+        if is_last_hour(row, now) and _is_still_scheduled(ports, row, claim, facts, now):
             _delete_claim(ports, row, claim, now)
-        else:
-            _save(ports, row, phase="done", due=0)
+    elif epoch_ms(now) >= row.due - EARLY_MS:
+        _save(ports, row, phase="done", due=0)
+
+
+def _is_still_scheduled(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> bool:
+    """Whether EC2's status has the event, in its last hour too. Otherwise the notice ends, or waits for another time.
+
+    While EC2 does not answer, it waits as well, until the time itself has come.
+    """
+    if isinstance(facts.events, ApiError):
+        if epoch_ms(now) >= row.deadline:
+            return True
+        due = min(row.deadline, epoch_ms(now) + STATUS_SECONDS * 1000)
+        _save(ports, row, claim=claim.name, phase=SCHEDULED, due=due)
+        ring_notices(ports, [row.instance_id], delay_seconds=STATUS_SECONDS)
+        return False
+    event = facts.events.get(row.instance_id)
+    if event is None:
+        _end(ports, row, claim, "EC2 has no event scheduled for the instance")
+        return False
+    moved = msgspec.structs.replace(row, deadline=event_deadline(event))
+    if is_last_hour(moved, now):
+        return True
+    not_before = taken_at(moved, now).isoformat()
+    log_line(log, log_lines.EVENT_POSTPONED, instance=row.instance_id, nodeclaim=claim.name, not_before=not_before)
+    _schedule(ports, row, claim, moved.deadline)
+    return False
 
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
