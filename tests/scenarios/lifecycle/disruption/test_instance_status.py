@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
@@ -10,6 +11,8 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.repairs import repair_nodes
+from spotwright.workflows.ports.rows import NoticeRow
 from spotwright.workflows.sweep.poll import poll
 from tests.scenarios.lifecycle.disruption.sick_nodes import MINUTES, is_deleted, reasons, with_nodes
 
@@ -94,3 +97,76 @@ def test_while_ec2_does_not_say_how_instances_are_the_poll_does_everything_else(
     result = poll(running.ports, now=running.clock.now(), scheduled=True)
     assert (result.nodeclaims, result.instances_in_trouble) == (6, {})
     assert "UnauthorizedOperation" in result.status_error
+
+
+# An event beside a notice that there is
+
+
+def with_event(world: World, claim: NodeClaim, **ahead: float) -> str:
+    """The instance, which has an event in so long."""
+    id = instance_id(claim.provider_id)
+    event = ScheduledEvent("instance-retirement", world.clock.seconds() + timedelta(**ahead))
+    world.ec2.statuses[id] = InstanceStatus(id, (), (event,))
+    return id
+
+
+def noticed(world: World, id: str) -> NoticeRow | None:
+    """The notice of the instance after a look at all Nodes, before anybody acts on it."""
+    repair_nodes(world.ports, now=world.clock.now())
+    return world.state.notice(id)
+
+
+def test_an_open_notice_of_an_interruption_stays(running: World) -> None:
+    id = with_event(running, running.claims()[0], days=3)
+    running.deliver_event("EC2 Spot Instance Interruption Warning", {"instance-id": id})
+    before = running.state.notice(id)
+    assert noticed(running, id) == before
+
+
+def test_a_recommendation_gives_way_to_an_event(running: World) -> None:
+    claim = running.claims()[0]
+    id = instance_id(claim.provider_id)
+    running.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": id})
+    running.settle()
+    with_event(running, claim, days=3)
+    row = noticed(running, id)
+    assert row is not None
+    assert (row.kind, row.phase) == ("scheduled_change", "new")
+
+
+def test_a_node_without_the_finalizer_of_its_termination_gets_no_notice(running: World) -> None:
+    """It is not ours, whatever its provider id."""
+    claim = running.claims()[0]
+    node = running.cluster.find("nodes", claim.node_name)
+    metadata = msgspec.structs.replace(node.metadata, finalizers=())
+    running.cluster.put("nodes", msgspec.structs.replace(node, metadata=metadata))
+    assert noticed(running, with_event(running, claim, days=3)) is None
+
+
+def test_a_later_event_does_not_take_the_place_of_an_earlier_one(running: World) -> None:
+    claim = running.claims()[0]
+    before = noticed(running, with_event(running, claim, days=3))
+    assert noticed(running, with_event(running, claim, days=4)) == before
+
+
+def test_an_event_of_an_instance_whose_earlier_notice_ended_without_effect_is_news(running: World) -> None:
+    """EC2 said that it had stopped, but it runs."""
+    claim = running.claims()[0]
+    id = instance_id(claim.provider_id)
+    running.deliver_event("EC2 Instance State-change Notification", {"instance-id": id, "state": "stopped"})
+    running.run(15)
+    row = noticed(running, with_event(running, claim, days=3))
+    assert row is not None
+    assert (row.kind, row.phase) == ("scheduled_change", "new")
+
+
+def test_what_was_done_about_an_event_is_not_done_again(running: World) -> None:
+    claim = running.claims()[0]
+    running.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("all", "inflate", min_available="100%"))
+    id = with_event(running, claim, minutes=50)
+    assert running.run(2 * MINUTES, until=lambda: is_deleted(running, claim))
+    running.settle()
+    before = running.state.notice(id)
+    assert before is not None
+    assert before.phase == "done"
+    assert noticed(running, id) == before

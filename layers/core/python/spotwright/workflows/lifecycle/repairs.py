@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import NoticeKind
+from spotwright.disruption.scheduled_change import earliest_event, event_deadline
 from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import instance_health, node_repair
 from spotwright.lifecycle.node_repair import LOOK_AHEAD, SECOND_LOOK, NodeRepair
@@ -91,22 +92,23 @@ def _report_statuses(
         if since is not None:
             event = events.VOLUMES_IMPAIRED(instance=status.instance_id, since=format_time(since))
             ports.cluster.record_event("nodes", node.metadata, event, now=now)
-        for scheduled in status.events[:1]:
+        scheduled = earliest_event(status)
+        if scheduled is not None:
             _give_notice(ports, node, status.instance_id, scheduled, now)
 
 
 def _give_notice(ports: LifecyclePorts, node: Node, instance: str, scheduled: ScheduledEvent, now: datetime) -> None:
-    """Once: an earlier notice of the instance is at least as urgent, unless it was a mere recommendation."""
+    """Once for each time that EC2 names, unless an earlier notice of the instance is at least as urgent."""
     row = NoticeRow(
         instance_id=instance,
         cluster=ports.cluster.name,
         kind=NoticeKind.SCHEDULED_CHANGE,
-        deadline=epoch_ms(scheduled.not_before) if scheduled.not_before else 0,
+        deadline=event_deadline(scheduled),
         created=epoch_ms(now),
         due=epoch_ms(now),
     )
     existing = ports.state.notice(instance)
-    if existing is not None and existing.kind != NoticeKind.REBALANCE_RECOMMENDATION:
+    if existing is not None and not _gives_way(existing, row):
         return
     if existing is not None:
         ports.state.save(msgspec.structs.replace(row, version=existing.version))
@@ -117,6 +119,17 @@ def _give_notice(ports: LifecyclePorts, node: Node, instance: str, scheduled: Sc
             instance=instance, node=node.name, code=scheduled.code, not_before=not_before,
         )  # fmt: skip
         ring_notices(ports, [instance])
+
+
+def _gives_way(existing: NoticeRow, row: NoticeRow) -> bool:
+    """Whether a notice is replaced by that of an event: a mere recommendation, a later event, and what has ended
+    without that anything was done about it. What was done about the same event is not done again."""
+    if existing.kind == NoticeKind.REBALANCE_RECOMMENDATION:
+        return True
+    if existing.kind == NoticeKind.SCHEDULED_CHANGE:
+        is_another = existing.deadline != row.deadline
+        return is_another if existing.phase == "done" else row.deadline < existing.deadline
+    return existing.phase == "done" and not existing.claim
 
 
 def _report_blocked(ports: LifecyclePorts, blocked: Iterable[NodeRepair], now: datetime) -> None:
