@@ -118,6 +118,30 @@ def test_a_shorter_termination_grace_period_ends_the_drain_earlier() -> None:
     assert "PodStoppedEarly" not in {event.reason for event in world.cluster.events}
 
 
+def test_a_shorter_termination_grace_period_counts_from_when_the_claim_goes_which_waits_for_its_replacement() -> None:
+    """EC2's time is later, and is not noted on the claim meanwhile."""
+    world = fresh_world()
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=30)
+    world.deploy(pod("web", 20), 1)
+    world.deploy(pod("batch", 20, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 2)
+    world.run(20)
+    (claim,) = world.claims()
+    world.kubelets.stop_seconds = 10_000
+    world.interrupt_spot(claim.provider_id.rpartition("/")[2])
+
+    def is_deleted() -> bool:
+        current = world.cluster.find("nodeclaims", claim.name)
+        if current.metadata.deletion_timestamp is None:
+            assert labels.TERMINATION_TIMESTAMP not in current.metadata.annotations
+        return current.metadata.deletion_timestamp is not None
+
+    assert world.run(60, until=is_deleted)
+    world.settle()
+    told = asked_to_stop(world, 60)
+    assert next(at for name, at in told.items() if name.startswith("batch")) <= 30 - 20 + 3
+
+
 def test_a_node_that_was_being_drained_already_has_the_time_that_ec2_leaves() -> None:
     world = fresh_world()
     world.cluster.update("nodepools", "default", termination_grace_period_seconds=3600)

@@ -1,14 +1,20 @@
 """Nodes that stay unhealthy are replaced (gate NodeRepair): what is not proven sick stays."""
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
 from spotwright.model import labels
+from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, StatusCheck
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.repairs import repair_nodes
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.disruption.sick_nodes import MINUTES, is_deleted, reasons, with_nodes
 
@@ -150,3 +156,119 @@ def test_k4_a_termination_that_was_to_end_later_ends_now(repaired: World, stated
 
     assert repaired.run(5 * MINUTES, until=is_gone)
     assert (seen[0] == stated) == kept
+
+
+LONG = 60 * MINUTES
+
+# A Node whose claim may be another's, or which is not what was listed
+
+
+def sick_for_long(world: World, claim: NodeClaim) -> Node:
+    """The node is sick for longer than is tolerated; the Node as it is stored."""
+    node: Node = world.cluster.find("nodes", claim.node_name)
+    since = world.clock.seconds()
+    world.clock.advance(LONG)
+    condition = Condition("KernelReady", "False", "Found", last_transition_time=since)
+    stored: Node = world.cluster.update("nodes", node.name, conditions=(*node.conditions, condition))
+    return stored
+
+
+def looked_at_twice(world: World) -> None:
+    """Nothing else happens meanwhile."""
+    for _ in range(3):
+        repair_nodes(world.ports, now=world.clock.now())
+        world.clock.advance(30)
+
+
+def deleted(world: World, claims: Iterable[NodeClaim]) -> list[str]:
+    return [claim.name for claim in claims if is_deleted(world, claim)]
+
+
+def test_a_sick_node_of_a_single_claim_is_replaced_after_two_looks(repaired: World) -> None:
+    """What the following tests differ from."""
+    sick = repaired.claims()[0]
+    sick_for_long(repaired, sick)
+    looked_at_twice(repaired)
+    assert deleted(repaired, repaired.claims()) == [sick.name]
+
+
+@pytest.mark.parametrize("name", ["aa-twin", "zz-twin"])
+def test_of_two_claims_of_a_sick_node_neither_goes(repaired: World, name: str) -> None:
+    """ADR 23."""
+    sick = repaired.claims()[0]
+    metadata = msgspec.structs.replace(sick.metadata, name=name, uid="", resource_version="")
+    repaired.cluster.put("nodeclaims", msgspec.structs.replace(sick, metadata=metadata))
+    without_owner(repaired, sick_for_long(repaired, sick))
+    looked_at_twice(repaired)
+    assert not deleted(repaired, repaired.claims())
+
+
+def without_owner(world: World, node: Node) -> None:
+    """Whoever made the Node anew left its owner out: all claims with its instance are found."""
+    metadata = msgspec.structs.replace(node.metadata, owner_references=())
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=metadata))
+
+
+def test_a_lone_node_that_states_the_instance_of_a_claim_of_another_node_costs_nobody(repaired: World) -> None:
+    """The claim's own Node is gone for a moment."""
+    victim = repaired.claims()[0]
+    own = sick_for_long(repaired, victim)
+    metadata = ObjectMeta("liar", labels=own.metadata.labels, finalizers=own.metadata.finalizers)
+    repaired.cluster.put("nodes", msgspec.structs.replace(own, metadata=metadata))
+    repaired.cluster.remove("nodes", own.name)
+    looked_at_twice(repaired)
+    assert not deleted(repaired, repaired.claims())
+
+
+def test_a_sick_node_of_a_claim_of_another_provider_is_left_alone(repaired: World) -> None:
+    sick = repaired.claims()[0]
+    sick_for_long(repaired, sick)
+    foreign = NodeClassReference("karpenter.azure.com", "AKSNodeClass", "default")
+    repaired.cluster.update("nodeclaims", sick.name, node_class_ref=foreign)
+    looked_at_twice(repaired)
+    assert not deleted(repaired, repaired.claims())
+
+
+def listed_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of Nodes stays as it is now; a Node that is read by its name is as it is then."""
+    nodes = world.cluster.nodes()
+    monkeypatch.setattr(world.cluster, "nodes", lambda: nodes)
+
+
+def test_a_node_that_was_made_anew_since_the_list_is_not_repaired(
+    repaired: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EC2 says the same of its instance; the new Node is to be looked at anew."""
+    sick = repaired.claims()[0]
+    id = instance_id(sick.provider_id)
+    repaired.ec2.statuses[id] = InstanceStatus(id, (Impairment(StatusCheck.SYSTEM, repaired.clock.seconds()),))
+    repaired.clock.advance(LONG)
+    listed_before(repaired, monkeypatch)
+    node = repaired.cluster.find("nodes", sick.node_name)
+    metadata = msgspec.structs.replace(node.metadata, uid="another")
+    repaired.cluster.put("nodes", msgspec.structs.replace(node, metadata=metadata))
+    looked_at_twice(repaired)
+    assert not deleted(repaired, repaired.claims())
+
+
+def test_a_condition_that_cleared_since_the_list_repairs_nothing(
+    repaired: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick = repaired.claims()[0]
+    sick_for_long(repaired, sick)
+    listed_before(repaired, monkeypatch)
+    fall_ill(repaired, sick, status="True")
+    looked_at_twice(repaired)
+    assert not deleted(repaired, repaired.claims())
+
+
+def test_a_condition_that_began_anew_since_the_list_is_not_looked_at_yet(
+    repaired: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick = repaired.claims()[0]
+    sick_for_long(repaired, sick)
+    listed_before(repaired, monkeypatch)
+    fall_ill(repaired, sick)
+    looked_at_twice(repaired)
+    current = repaired.cluster.find("nodeclaims", sick.name)
+    assert labels.SEEN_UNHEALTHY not in current.metadata.annotations
