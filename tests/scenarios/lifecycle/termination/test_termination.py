@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from spotwright.errors import Conflict, Unavailable
+from spotwright.lifecycle import retry
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
@@ -421,6 +422,34 @@ def test_volumes_are_waited_for_until_the_termination_grace_period_ends(world: W
     world.run(290)
     assert world.ec2.live_instances()
     assert world.run(120, until=lambda: gone(world, claim))
+
+
+@pytest.mark.parametrize("seconds", [7, 37, 59])
+def test_pods_have_their_whole_grace_period_before_a_deadline_that_comes_after_the_last_tick(
+    world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """400 ticks end after five hours, and only the poll of each minute steps the claim then."""
+    monkeypatch.setattr(retry, "MAXIMUM_TICKS", 20)
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=900 + seconds)
+    claim = running_node(world)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("all", "inflate", max_unavailable=0))
+    delete(world, claim)
+    assert world.run(960, until=lambda: not world.running_pods())
+    (forced,) = [event for event in world.cluster.events if event.reason == "Disrupted"]
+    assert "granted 29 seconds of grace-period" in forced.message
+
+
+def test_a_volume_is_waited_for_until_a_deadline_that_comes_after_the_last_tick_and_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "MAXIMUM_TICKS", 20)
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=900 + 37)
+    claim = running_node(world)
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(900 + 30)
+    assert world.ec2.live_instances()
+    assert world.run(10, until=lambda: not world.ec2.live_instances())
 
 
 def test_a_deleted_node_takes_its_claim_along_when_the_message_is_lost(world: World) -> None:

@@ -1,5 +1,6 @@
 """How long to wait before a retry, and before the next look at a NodeClaim, in seconds."""
 
+from datetime import timedelta
 from typing import Final
 
 # How often lifecycle looks at a launched claim until it is initialized, and at one that is being deleted.
@@ -11,6 +12,8 @@ NODE_TICK_SECONDS: Final = 15
 TICKS_AT_FULL_RATE: Final = 100
 MAXIMUM_TICKS: Final = 400
 LONGEST_TICK_SECONDS: Final = 60
+# From the first tick on they come at that rate for so long.
+FULL_RATE: Final = timedelta(seconds=TICKS_AT_FULL_RATE * TICK_SECONDS)
 # The ticks of a claim that is being deleted have numbers after this one: those from before end, and one chain goes on.
 TERMINATION_TICKS: Final = 1000
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
-from spotwright.lifecycle.retry import TICK_SECONDS
+from spotwright.lifecycle.retry import FULL_RATE, TICK_SECONDS
 from spotwright.lifecycle.steps import ConditionChange, false_condition, true_condition, unknown_condition
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -19,7 +19,7 @@ from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
 from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import cordon, log, request_planning, update_conditions
+from spotwright.workflows.lifecycle.actions import cordon, log, request_planning, ring_lifecycle, update_conditions
 from spotwright.workflows.lifecycle.termination.evictions import evict_pod, known_refusals
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -30,6 +30,8 @@ FORCEFUL: Final = "Forceful Termination"
 LATE_SECONDS: Final = 5
 # So many nodes are looked at for one that admits a follower.
 NODES_READ: Final = 100
+# A time of the termination that comes this soon is rung for; the poll of each minute steps the claim twice before it.
+SOON: Final = timedelta(seconds=120)
 
 
 def empty_node(
@@ -93,7 +95,20 @@ def _drain_node(
     if deadline is not None:
         _delete_forcefully(ports, claim, drain, deadline, now)
     wait = _evict(ports, claim, node, drain, now)
-    return claim, (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else wait
+    if drain.next_forced_deletion is None:
+        return claim, wait
+    return claim, _await(ports, claim, drain.next_forced_deletion, now)
+
+
+def _await(ports: LifecyclePorts, claim: NodeClaim | None, at: datetime, now: datetime) -> float:
+    """Seconds until ``at``; the claim is rung for just after it when it is near and ticks may not come in time: some
+    minutes after the deletion they grow longer, and then end.
+    """
+    deleted = claim.metadata.deletion_timestamp if claim is not None else None
+    if claim is not None and deleted is not None and now - deleted >= FULL_RATE and timedelta(0) <= at - now <= SOON:
+        seconds = math.floor((at - now).total_seconds()) + 1
+        ring_lifecycle(ports, "claim", [claim.name], delay_seconds=seconds)
+    return (at - now).total_seconds()
 
 
 def _ends_early(claim: NodeClaim | None, deadline: datetime | None) -> bool:
@@ -239,7 +254,7 @@ def _await_volumes(
         return (false_condition("VolumesDetached", "TerminationGracePeriodElapsed"),), None
     awaiting = events.AWAITING_VOLUME_DETACHMENT(volumes=", ".join(sorted(attached)))
     ports.cluster.record_event("nodes", node.metadata, awaiting, now=now)
-    wait = (deadline - now).total_seconds() if deadline else TICK_SECONDS
+    wait = _await(ports, claim, deadline, now) if deadline else TICK_SECONDS
     return (unknown_condition("VolumesDetached", awaiting.reason, awaiting.message),), wait
 
 
