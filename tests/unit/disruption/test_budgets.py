@@ -7,9 +7,11 @@ from hypothesis import given as generated
 from hypothesis import strategies as st
 
 from spotwright.disruption import cron
-from spotwright.disruption.budgets import UNLIMITED, allowed_disruptions, budget_error, is_active
+from spotwright.disruption.budgets import UNLIMITED, allowed_disruptions, budget_error, is_active, remaining_disruptions
 from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.simulation import builders
+from tests.unit.disruption.builders import NOBODY, claim, node
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SUNDAY = datetime(2026, 1, 4, tzinfo=UTC)
@@ -113,3 +115,11 @@ def _slowly(schedule: cron.Schedule, after: datetime, until: datetime) -> dateti
             return at
         at -= timedelta(minutes=1)
     return None
+
+
+@pytest.mark.parametrize("name", ["a-second", "z-second"])
+def test_of_nodes_that_share_an_instance_the_one_of_the_claim_says_whether_it_is_disrupted(name: str) -> None:
+    own, other = node("a"), node("a", metadata=ObjectMeta(name), conditions=(Condition("Ready", "False"),))
+    pool = builders.nodepool(budgets=(Budget("1"),))
+    for nodes in ((own, other), (other, own)):
+        assert remaining_disruptions(pool, "Empty", [claim("a")], nodes, locked=NOBODY, now=NOON) == 1

@@ -203,6 +203,128 @@ def test_a_second_node_of_a_claim_is_reported_and_goes_with_the_instance(world: 
     assert world.run(15 * MINUTES, until=lambda: not world.claims() and not world.cluster.nodes())
 
 
+def second_node(world: World, claim: NodeClaim, name: str, *, finalizers: tuple[str, ...] = ()) -> Node:
+    """A kubelet that registered under another name left the old Node behind; or somebody states another's instance."""
+    first = node_of(world, claim)
+    metadata = ObjectMeta(name, labels={"kubernetes.io/hostname": name}, finalizers=finalizers)
+    stored: Node = world.cluster.put("nodes", msgspec.structs.replace(first, metadata=metadata))
+    return stored
+
+
+def move_pods(world: World, node: Node) -> None:
+    for pod in world.running_pods():
+        world.cluster.update("pods", pod.key, node_name=node.name)
+
+
+def is_deleted(world: World, claim: NodeClaim) -> bool:
+    found = world.cluster.nodeclaim(claim.name)
+    return found is None or found.metadata.deletion_timestamp is not None
+
+
+@pytest.mark.parametrize("name", ["aa-second", "zz-second"])
+def test_a_node_that_shares_its_instance_is_not_disrupted_and_says_so(world: World, name: str) -> None:
+    """The claim names the Node without pods."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
+    claim = running_claim(world)
+    world.forget_deployments()
+    move_pods(world, second_node(world, claim, name))
+    world.run(15 * MINUTES)
+    assert not is_deleted(world, claim)
+    assert [pod.node_name for pod in world.running_pods()] == [name]
+    blocked = {(event.kind, event.message) for event in world.cluster.events if event.reason == "DisruptionBlocked"}
+    said = "Node shares its instance with another Node"
+    assert {("nodeclaims", said), ("nodes", said)} <= blocked
+
+
+@pytest.mark.parametrize("name", ["aa-second", "zz-second"])
+@pytest.mark.parametrize("deletes_node", [False, True])
+@pytest.mark.parametrize("is_old_ready", [False, True])
+def test_all_nodes_of_an_instance_are_drained_before_it_is_terminated(
+    world: World, name: str, deletes_node: bool, is_old_ready: bool
+) -> None:
+    claim = running_claim(world)
+    world.forget_deployments()
+    move_pods(world, second_node(world, claim, name))
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
+    world.run(30)
+    if not is_old_ready:
+        silent = (Condition("Ready", "Unknown", last_transition_time=world.clock.now()),)
+        world.cluster.update("nodes", claim.node_name, conditions=silent)
+    if deletes_node:
+        world.cluster.delete_node(node_of(world, claim))
+    else:
+        world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    world.run(10 * MINUTES)
+    assert world.ec2.live_instances()
+    assert [pod.node_name for pod in world.running_pods()] == [name], "its budget allows no eviction"
+    world.cluster.remove("poddisruptionbudgets", "default/keep")
+    assert world.run(5 * MINUTES, until=lambda: not world.claims())
+    evicted = world.effects.select("cluster", "evict")[-1]
+    assert evicted.number < world.effects.select("ec2", "terminate")[-1].number
+    assert not world.cluster.nodes()
+
+
+def test_a_second_node_whose_doorbell_was_lost_is_drained_all_the_same(world: World) -> None:
+    claim = running_claim(world)
+    world.forget_deployments()
+    move_pods(world, second_node(world, claim, "second"))
+    world.forget_changes()
+    world.run(11 * MINUTES)
+    world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    assert world.run(5 * MINUTES, until=lambda: not world.claims())
+    assert world.effects.select("cluster", "evict")
+
+
+def test_a_deleted_node_that_states_anothers_instance_costs_its_claim_nothing(world: World) -> None:
+    claim = running_claim(world)
+    second_node(world, claim, "stranger", finalizers=("example.com/theirs",))
+    world.run(20)
+    stranger = world.cluster.node("stranger")
+    assert stranger is not None
+    world.cluster.delete_node(stranger)
+    world.run(10 * MINUTES)
+    assert not is_deleted(world, claim)
+    assert len(world.running_pods()) == 1
+
+
+def test_a_node_of_another_claim_that_states_an_instance_is_not_drained_with_it(world: World) -> None:
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    world.run(90)
+    world.forget_deployments()
+    victim, lying = world.claims()
+    world.cluster.update("nodes", lying.node_name, provider_id=victim.provider_id)
+    world.run(20)
+    world.cluster.delete("nodeclaims", current(world, victim).metadata)
+    assert world.run(5 * MINUTES, until=lambda: len(world.claims()) == 1)
+    assert [pod.node_name for pod in world.running_pods()] == [lying.node_name]
+    assert len(world.effects.select("cluster", "evict")) == 1
+    assert instance_id(lying.provider_id) in {instance.id for instance in world.ec2.live_instances()}
+
+
+def test_neither_of_two_nodes_with_the_provider_id_of_a_claim_is_registered(world: World) -> None:
+    """The doorbell of the one with the unexpected name comes first; from then on the claim knows both."""
+    world.kubelets.boot_seconds = 30
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: bool(world.claims() and world.claims()[0].provider_id))
+    (claim,) = world.claims()
+    while not world.cluster.nodes():
+        world.pass_second()
+        world.kubelets.reconcile()
+    (first,) = world.cluster.nodes()
+    metadata = msgspec.structs.replace(first.metadata, name="second", uid="")
+    world.cluster.put("nodes", msgspec.structs.replace(first, metadata=metadata))
+    for name in ("second", first.name, "second"):
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "node", name)], now=world.clock.now())
+        registered = find_condition(current(world, claim).conditions, "Registered")
+        assert registered is not None
+        assert (registered.status, registered.reason) == ("False", "MultipleNodesFound")
+        assert registered.message.endswith(f"{first.name}, second")
+    assert not any(node.is_registered for node in world.cluster.nodes())
+    world.cluster.remove("nodes", "second")
+    assert world.run(60, until=lambda: current(world, claim).node_name == first.name)
+
+
 def test_a_node_that_anothers_finalizer_keeps_keeps_its_claim_and_not_its_instance(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

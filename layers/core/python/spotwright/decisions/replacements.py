@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from spotwright.decisions.decision import DRIFTED, Disruption, Launch
-from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 
@@ -24,11 +24,11 @@ def with_replacements(
     own = {name for launch in launches for name in launch.claims}
     starting = _starting_claims(snapshot)
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
-    node_names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    nodes = nodes_of_claims(snapshot.nodeclaims, snapshot.nodes)
     takers = dict[str, set[str]]()
     for name in (name for disruption in disruptions for name in disruption.candidates if name in claims):
-        node = node_names.get(claims[name].provider_id, claims[name].node_name)
-        takers[name] = set(pods_by_node.get(node, ()))
+        node_names = [node.name for node in nodes.get(name, ())] or [claims[name].node_name]
+        takers[name] = {taker for node_name in node_names for taker in pods_by_node.get(node_name, ())}
     drifted = [name for disruption in disruptions if disruption.reason == DRIFTED for name in disruption.candidates]
     _pair_static_nodes([claims[name] for name in drifted if name in claims], takers, snapshot, launches)
     completed = []
@@ -80,11 +80,10 @@ def _pods_by_node(snapshot: Snapshot, hosts: Mapping[str, str]) -> dict[str, set
 
 def _starting_claims(snapshot: Snapshot) -> dict[str, str]:
     """NodeClaims that are not Initialized: their name, and that of their Node → their name."""
-    node_names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    nodes = nodes_of_claims(snapshot.nodeclaims, snapshot.nodes)
     starting = {node.nodeclaim.name: node.nodeclaim.name for node in snapshot.in_flight}
     for claim in snapshot.nodeclaims:
         if not claim.is_condition_true("Initialized"):
-            starting |= dict.fromkeys(
-                (claim.name, claim.node_name or claim.name, node_names.get(claim.provider_id, claim.name)), claim.name
-            )
+            node_names = (node.name for node in nodes.get(claim.name, ()))
+            starting |= dict.fromkeys((claim.name, claim.node_name or claim.name, *node_names), claim.name)
     return starting

@@ -4,6 +4,7 @@ Source: Karpenter v1.14 ``pkg/controllers/disruption/types.go`` (NewCandidate) a
 (ValidateNodeDisruptable, ValidatePodsDisruptable). A node that a plan gives pods to counts as nominated.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
@@ -24,6 +25,7 @@ from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
 from spotwright.telemetry.rows import Event
 
+SHARED_INSTANCE: Final = "node shares its instance with another Node"
 # A node counts as nominated for this long after it is initialized: the pods it was launched for may not be bound yet.
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 
@@ -44,10 +46,14 @@ def blocking_reason(
     snapshot: Snapshot,
     nominated: frozenset[str],
 ) -> str:
-    """Why a claim may not be disrupted, in Karpenter's words; "" = it may. ``pods``: the pods of its node."""
+    """Why a claim may not be disrupted, in Karpenter's words; "" = it may. ``pods``: the pods of its node.
+
+    ``node``: by ``nodes_by_provider_id``.
+    """
     now = snapshot.now
     if node is None:
-        return "nodeclaim does not have an associated node"
+        is_shared = claim.node_name and any(other.provider_id == claim.provider_id for other in snapshot.nodes)
+        return SHARED_INSTANCE if is_shared else "nodeclaim does not have an associated node"
     if not claim.is_condition_true("Initialized") or not node.is_initialized:
         return "node isn't initialized"
     if claim.metadata.deletion_timestamp is not None or node.metadata.deletion_timestamp is not None:
@@ -107,17 +113,19 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
     """
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes, pods = nodes_by_provider_id(snapshot.nodes), pods_by_node(snapshot.pods)
+    named = {node.name: node for node in snapshot.nodes}
     nominated = frozenset(node.name for node in plan.existing_nodes)
     buffered = frozenset(node.name for node in plan.buffer_assignments)
     blocked: list[BlockedEvent] = []
     for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
-        if (
-            node is None
-            or not claim.is_managed
-            or claim.name in locked
-            or claim.metadata.deletion_timestamp is not None
-        ):
+        if not claim.is_managed or claim.name in locked or claim.metadata.deletion_timestamp is not None:
+            continue
+        if node is None:
+            shared = named.get(claim.node_name)
+            if shared is not None and shared.provider_id == claim.provider_id:
+                reason = SHARED_INSTANCE[0].upper() + SHARED_INSTANCE[1:]
+                blocked += claim_and_node_events(claim, shared, events.DISRUPTION_BLOCKED(reason=reason))
             continue
         why = blocking_reason(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
         if why:
@@ -145,7 +153,13 @@ def claim_and_node_events(claim: NodeClaim, node: Node, event: Event) -> tuple[B
 
 
 def nodes_by_provider_id(nodes: Iterable[Node]) -> dict[str, Node]:
-    return {node.provider_id: node for node in nodes if node.provider_id}
+    """Without those that share their instance: which of them has the pods, or the instance, is not known.
+
+    As in Karpenter, where several Nodes of an instance count as none.
+    """
+    known = [node for node in nodes if node.provider_id]
+    shared = Counter(node.provider_id for node in known)
+    return {node.provider_id: node for node in known if shared[node.provider_id] == 1}
 
 
 def pods_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.disruption import cron
-from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.karpenter.nodepool import Budget, NodePool
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
@@ -79,16 +79,17 @@ def remaining_disruptions(
     Initialized nodes whose instance is not terminating count; a node that is not ready, deleting or locked counts as
     disrupted.
     """
-    by_provider = {node.provider_id: node for node in nodes if node.provider_id}
+    of_pool = [claim for claim in claims if claim.nodepool == pool.name]
+    of_claims = nodes_of_claims(of_pool, nodes)
     total = disrupting = 0
-    for claim in claims:
-        if claim.nodepool != pool.name or not claim.is_condition_true("Initialized"):
+    for claim in of_pool:
+        if not claim.is_condition_true("Initialized"):
             continue
         terminating = find_condition(claim.conditions, "InstanceTerminating")
         if terminating is not None and terminating.status == "True":
             continue
         total += 1
-        node = by_provider.get(claim.provider_id)
+        node = next(iter(of_claims.get(claim.name, ())), None)
         is_leaving = claim.metadata.deletion_timestamp is not None or claim.name in locked
         disrupting += is_leaving or node is None or not node.is_ready or node.metadata.deletion_timestamp is not None
     return max(allowed_disruptions(pool, reason, total, now) - disrupting, 0)

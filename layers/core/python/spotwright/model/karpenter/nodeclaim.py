@@ -1,10 +1,13 @@
 """A NodeClaim (karpenter.sh/v1): a node that is requested, launched or running."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, ZonedTime, is_condition_true
+from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
 
@@ -48,3 +51,20 @@ class NodeClaim(msgspec.Struct, frozen=True):
     def is_condition_true(self, condition: str) -> bool:
         """Whether the status of the condition is True."""
         return is_condition_true(self.conditions, condition)
+
+
+def nodes_of_claims(claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> dict[str, tuple[Node, ...]]:
+    """NodeClaim → the Nodes with its provider id, the one that it is registered with first; without those that have
+    none.
+    """
+    by_provider_id = dict[str, list[Node]]()
+    for node in nodes:
+        if node.provider_id:
+            by_provider_id.setdefault(node.provider_id, []).append(node)
+    return {
+        claim.name: tuple(
+            sorted(by_provider_id[claim.provider_id], key=lambda node: (node.name != claim.node_name, node.name))
+        )
+        for claim in claims
+        if claim.provider_id in by_provider_id
+    }

@@ -236,21 +236,41 @@ def nodes_of(
     """Nodes with the claim's provider id, by name; no list of all nodes is read for it.
 
     A node that has not registered is expected under the private DNS name of its instance. Where it has another name,
-    it is found by its own doorbell (``seen``), or from JOINING_PERIOD after the launch among the nodes that join.
+    it is found by its own doorbell (``seen``), or from JOINING_PERIOD after the launch among the nodes that join. The
+    names of further Nodes are on the claim since their own doorbells. Another claim's Node that states the provider id
+    is none of a registered claim's.
     """
     if not claim.provider_id:
         return ()
-    name = claim.node_name or claim.metadata.annotations.get(labels.EXPECTED_NODE, "")
+    name = expected_node(claim)
     # What rang was read a moment ago.
-    expected = seen if seen is not None and seen.name == name else (ports.cluster.node(name) if name else None)
-    nodes = [node for node in (expected, seen) if node is not None]
+    names = {name, *other_nodes(claim)} - {"", seen.name if seen is not None else ""}
+    nodes = [node for node in (seen, *map(ports.cluster.node, sorted(names))) if node is not None]
     launched = find_condition(claim.conditions, "Launched")
     since = launched.last_transition_time if launched is not None else None
     is_late = not name or since is None or (now is not None and now - since >= JOINING_PERIOD)
     if not claim.node_name and not nodes and is_late:
         nodes += ports.cluster.joining_nodes()
-    of_claim = {node.name: node for node in nodes if node.provider_id == claim.provider_id}
+    of_claim = {
+        node.name: node for node in nodes if node.provider_id == claim.provider_id and not is_anothers(claim, node)
+    }
     return tuple(of_claim[name] for name in sorted(of_claim))
+
+
+def expected_node(claim: NodeClaim) -> str:
+    """The name of the claim's Node, or that under which it is expected; "" = none is."""
+    return claim.node_name or claim.metadata.annotations.get(labels.EXPECTED_NODE, "")
+
+
+def other_nodes(claim: NodeClaim) -> frozenset[str]:
+    """Names of further Nodes that had the claim's provider id when their doorbells rang."""
+    return frozenset(filter(None, claim.metadata.annotations.get(labels.OTHER_NODES, "").split(",")))
+
+
+def is_anothers(claim: NodeClaim, node: Node) -> bool:
+    """Whether the claim is registered with another Node than this one, which a claim of another name owns."""
+    owners = {owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim"}
+    return claim.node_name not in ("", node.name) and bool(owners) and claim.name not in owners
 
 
 def claims_of_instance(ports: LifecyclePorts, instance: str, *, cached: bool = False) -> tuple[NodeClaim, ...]:

@@ -189,7 +189,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
         return _step_launch(ports, claim, now)
     claim = _with_instance_label(ports, claim)
     nodes = nodes_of(ports, claim, now=now, seen=seen)
-    leaving = next((node for node in nodes if node.metadata.deletion_timestamp is not None), None)
+    leaving = _leaving_node(claim, nodes)
     if leaving is not None and not other_claims(ports, claim):
         log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=leaving.name)
         deletion = Deletion("node_deleted", f"Node {leaving.name} was deleted")
@@ -197,12 +197,21 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
         return None
     if not claim.is_condition_true("Registered"):
         return _step_registration(ports, claim, nodes, now)
-    node = nodes[0] if nodes else None
+    node = next((node for node in nodes if node.name == claim.node_name), nodes[0] if nodes else None)
     if not claim.is_condition_true("Initialized"):
         return _step_initialization(ports, claim, node, now)
     if seen is not None and claim.is_condition_true(DRIFTED):
         request_disruption_soon(ports, now=now)
     return _step_initialized(ports, claim, node, now)
+
+
+def _leaving_node(claim: NodeClaim, nodes: tuple[Node, ...]) -> Node | None:
+    """The claim's own Node, if it is being deleted: the one that it is registered with, or else the only one there is.
+
+    Any other may have stated the provider id without having the instance.
+    """
+    own = [node for node in nodes if node.name == claim.node_name] if claim.node_name else nodes
+    return own[0] if len(own) == 1 and own[0].metadata.deletion_timestamp is not None else None
 
 
 def _with_instance_label(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:

@@ -11,10 +11,17 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import NODE_REPAIR
 from spotwright.telemetry import events
-from spotwright.workflows.lifecycle.actions import claims_by_name, claims_of_instance, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import (
+    claims_by_name,
+    claims_of_instance,
+    expected_node,
+    is_anothers,
+    other_nodes,
+    ring_lifecycle,
+)
 from spotwright.workflows.lifecycle.nodeclaims import step_claim
 from spotwright.workflows.lifecycle.other_provisioners import runs_now
-from spotwright.workflows.lifecycle.termination.drain import empty_node
+from spotwright.workflows.lifecycle.termination.drain import empty_nodes
 from spotwright.workflows.lifecycle.termination.finalizer import remove_node
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan, is_owned
@@ -39,12 +46,29 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
     if NODE_REPAIR in ports.settings.feature_gates and node_repair.is_due(unhealthy_condition(node), now):
         ring_lifecycle(ports, "repair", [""])
     for claim in claims:
-        if claim.node_name not in ("", name) and ports.cluster.node(claim.node_name) is not None:
-            event = events.DUPLICATE_NODES(names=", ".join(sorted((name, claim.node_name))))
-            ports.cluster.record_event("nodes", node.metadata, event, now=now)
-        step_claim(ports, claim, to_terminate, now=now, node=node)
+        step_claim(ports, _with_other_node(ports, claim, node, now), to_terminate, now=now, node=node)
     if not claims and labels.FINALIZER in node.metadata.finalizers and not runs_now(ports, now=now):
         _step_unclaimed(ports, node, to_terminate, now)
+
+
+def _with_other_node(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> NodeClaim:
+    """The claim with the name of a Node that is not the one it is registered with, or expects, and has its instance.
+
+    The claim says so from then on: it is not registered while it has two, and both are drained before the instance is
+    terminated. A Node that another claim owns is reported only.
+    """
+    expected = expected_node(claim)
+    first = ports.cluster.node(expected) if expected not in ("", node.name) else None
+    if first is None or not (claim.node_name or first.provider_id == node.provider_id):
+        return claim
+    event = events.DUPLICATE_NODES(names=", ".join(sorted((node.name, first.name))))
+    ports.cluster.record_event("nodes", node.metadata, event, now=now)
+    names = other_nodes(claim)
+    if node.name in names or not claim.is_managed or is_anothers(claim, node):
+        return claim
+    return ports.cluster.patch_nodeclaim(
+        claim, {"annotations": {labels.OTHER_NODES: ",".join(sorted(names | {node.name}))}}
+    )
 
 
 def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
@@ -85,7 +109,7 @@ def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[Instan
         return
     if node.metadata.deletion_timestamp is None:
         return
-    _, wait = empty_node(ports, None, node, None, now)
+    _, wait = empty_nodes(ports, None, (node,), None, now)
     if wait is None:
         if instance is None or not is_owned(ports, instance):
             # There is nothing to terminate: the Node only waits to be let go.

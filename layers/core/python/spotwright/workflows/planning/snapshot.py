@@ -21,7 +21,7 @@ from spotwright.decisions.decision import (
 )
 from spotwright.disruption import interruption
 from spotwright.model.cluster_state import ClusterState
-from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.volumes import Storage
 from spotwright.model.snapshot import (
@@ -279,9 +279,9 @@ def _node_names(
     claims: tuple[NodeClaim, ...], nodes: tuple[Node, ...], in_flight: tuple[InFlightNodeClaim, ...]
 ) -> dict[str, str]:
     """Claim → the name of its node in a plan: the Node's if there is one. Without claims that are being deleted."""
-    by_provider = {node.provider_id: node.name for node in nodes if node.provider_id}
+    of_claims = nodes_of_claims(claims, nodes)
     staying = {
-        nodeclaim.name: by_provider.get(nodeclaim.provider_id, nodeclaim.name)
+        nodeclaim.name: of_claims[nodeclaim.name][0].name if nodeclaim.name in of_claims else nodeclaim.name
         for nodeclaim in claims
         if nodeclaim.metadata.deletion_timestamp is None
     }

@@ -66,15 +66,17 @@ def _ring_nodes(ports: SweepPorts, claims: Iterable[NodeClaim]) -> None:
 
     They were listed after the claims. A Node that shares its instance with another one is reported.
     """
-    nodes = [node for node in ports.cluster.nodes() if labels.FINALIZER in node.metadata.finalizers]
-    claimed = {claim.provider_id for claim in claims}
+    nodes = ports.cluster.nodes()
+    claimed = {claim.provider_id for claim in claims} - {""}
     shared = Counter(node.provider_id for node in nodes)
     waiting = [
         Doorbell(ports.cluster.name, "node", node.name)
         for node in nodes
-        if node.metadata.deletion_timestamp is not None
-        or node.provider_id not in claimed
-        or shared[node.provider_id] > 1
+        if (node.provider_id in claimed and shared[node.provider_id] > 1)
+        or (
+            labels.FINALIZER in node.metadata.finalizers
+            and (node.metadata.deletion_timestamp is not None or node.provider_id not in claimed)
+        )
     ]
     if waiting:
         ports.doorbells.ring("lifecycle", waiting)

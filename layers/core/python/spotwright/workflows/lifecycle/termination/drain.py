@@ -34,23 +34,24 @@ NODES_READ: Final = 100
 SOON: Final = timedelta(seconds=120)
 
 
-def empty_node(
-    ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
+def empty_nodes(
+    ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node], deadline: datetime | None, now: datetime
 ) -> tuple[NodeClaim | None, float | None]:
-    """Cordon, drain and wait for volumes. The claim as it is afterwards, None = the Node has none; and the seconds
-    until the next step, None once the node is empty.
+    """Cordon, drain and wait for volumes. ``nodes``: all Nodes of the claim, of which there is one, usually; or the one
+    of no claim. The claim as it is afterwards, None = there is none; and the seconds until the next step, None once
+    the nodes are empty.
     """
-    node = _cordon(ports, node)
+    nodes = [_cordon(ports, node) for node in nodes]
     if claim is not None and _is_empty(claim):
         return claim, None
-    claim, attachments = _record_attachments(ports, claim, node)
+    claim, attachments = _record_attachments(ports, claim, nodes)
     drained: tuple[ConditionChange, ...] = ()
     if claim is None or not claim.is_condition_true("Drained"):
-        claim, wait = _drain_node(ports, claim, node, deadline, now)
+        claim, wait = _drain_nodes(ports, claim, nodes, deadline, now)
         if wait is not None:
             return claim, wait
         drained = (true_condition("Drained"),)
-    detached, wait = _await_volumes(ports, claim, node, attachments, deadline, now)
+    detached, wait = _await_volumes(ports, claim, nodes, attachments, deadline, now)
     return _write(ports, claim, (*drained, *detached), now), wait
 
 
@@ -73,12 +74,25 @@ def _write(
     return claim if claim is None else update_conditions(ports, claim, changes, now=now)
 
 
-def _drain_node(
-    ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
+def _drain_nodes(
+    ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node], deadline: datetime | None, now: datetime
 ) -> tuple[NodeClaim | None, float | None]:
     drained = find_condition(claim.conditions, "Drained") if claim is not None else None
     if drained is None:
         claim = _write(ports, claim, [unknown_condition("Drained", "Draining")], now)
+    waits = [_drain_node(ports, claim, node, drained, deadline, now) for node in nodes]
+    return claim, min((wait for wait in waits if wait is not None), default=None)
+
+
+def _drain_node(
+    ports: LifecyclePorts,
+    claim: NodeClaim | None,
+    node: Node,
+    drained: Condition | None,
+    deadline: datetime | None,
+    now: datetime,
+) -> float | None:
+    """Seconds until the next step, None once the node is drained. ``drained``: the condition, None = since now."""
     pods = ports.cluster.pods(node=node.name)
     tier_deadlines = draining.tier_deadlines(pods, deadline, now) if _ends_early(claim, deadline) and deadline else {}
     drain = draining.drain(pods, deadline=deadline, now=now, tier_deadlines=tier_deadlines)
@@ -86,18 +100,18 @@ def _drain_node(
         began = drained.last_transition_time if drained else None
         since = began or (node.metadata.deletion_timestamp if claim is None else None) or now
         seconds_left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
-        return claim, seconds_left if seconds_left > 0 else None
+        return seconds_left if seconds_left > 0 else None
     may_wait = claim is not None and not claim.is_condition_true("DisruptionReason")
     if may_wait and not draining.evicts_before_plan(drain, deadline=deadline, now=now):
         wait = _await_plan(ports, drained, now)
         if wait > 0:
-            return claim, wait
+            return wait
     if deadline is not None:
         _delete_forcefully(ports, claim, drain, deadline, now)
     wait = _evict(ports, claim, node, drain, now)
     if drain.next_forced_deletion is None:
-        return claim, wait
-    return claim, _await(ports, claim, drain.next_forced_deletion, now)
+        return wait
+    return _await(ports, claim, drain.next_forced_deletion, now)
 
 
 def _await(ports: LifecyclePorts, claim: NodeClaim | None, at: datetime, now: datetime) -> float:
@@ -135,14 +149,14 @@ def _await_plan(ports: LifecyclePorts, drained: Condition | None, now: datetime)
 
 
 def _record_attachments(
-    ports: LifecyclePorts, claim: NodeClaim | None, node: Node
+    ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node]
 ) -> tuple[NodeClaim | None, frozenset[str]]:
-    """The claim, if there is one, with the names of its node's VolumeAttachments, of all that there were since the
+    """The claim, if there is one, with the names of its nodes' VolumeAttachments, of all that there were since the
     drain began; and these names.
 
-    The node's status shows a volume only until it begins to detach, and VolumeAttachments cannot be selected by node.
+    A node's status shows a volume only until it begins to detach, and VolumeAttachments cannot be selected by node.
     """
-    attachments = frozenset(ports.cluster.volume_attachments(node.name))
+    attachments = frozenset(name for node in nodes for name in ports.cluster.volume_attachments(node.name))
     if claim is None:
         return claim, attachments
     recorded = frozenset(filter(None, claim.metadata.annotations.get(labels.VOLUME_ATTACHMENTS, "").split(",")))
@@ -239,7 +253,7 @@ def _tolerates_another_node(ports: LifecyclePorts, node: Node, pod: Pod) -> bool
 def _await_volumes(
     ports: LifecyclePorts,
     claim: NodeClaim | None,
-    node: Node,
+    nodes: Collection[Node],
     attachments: Collection[str],
     deadline: datetime | None,
     now: datetime,
@@ -247,26 +261,29 @@ def _await_volumes(
     """The condition of the claim, and the seconds until the next step; None = no volume is waited for any more."""
     if claim is not None and find_condition(claim.conditions, "InstanceTerminating") is not None:
         return (), None
-    attached = _awaited_volumes(ports, node, attachments, now)
+    attached = _awaited_volumes(ports, nodes, attachments, now)
     if not attached:
         return (true_condition("VolumesDetached"),), None
     if deadline is not None and now >= deadline:
         return (false_condition("VolumesDetached", "TerminationGracePeriodElapsed"),), None
     awaiting = events.AWAITING_VOLUME_DETACHMENT(volumes=", ".join(sorted(attached)))
-    ports.cluster.record_event("nodes", node.metadata, awaiting, now=now)
+    for node in nodes:
+        ports.cluster.record_event("nodes", node.metadata, awaiting, now=now)
     wait = _await(ports, claim, deadline, now) if deadline else TICK_SECONDS
     return (unknown_condition("VolumesDetached", awaiting.reason, awaiting.message),), wait
 
 
-def _awaited_volumes(ports: LifecyclePorts, node: Node, attachments: Collection[str], now: datetime) -> frozenset[str]:
-    """PersistentVolumes attached to the node, except those of pods that are not evicted.
+def _awaited_volumes(
+    ports: LifecyclePorts, nodes: Iterable[Node], attachments: Collection[str], now: datetime
+) -> frozenset[str]:
+    """PersistentVolumes attached to the nodes, except those of pods that are not evicted.
 
     The volume of a pod that is not evicted cannot detach before the instance is terminated.
     """
     attached = frozenset(filter(None, in_parallel(ports.cluster.attached_volume, sorted(attachments))))
     if not attached:
         return attached
-    pods = ports.cluster.pods(node=node.name)
+    pods = [pod for node in nodes for pod in ports.cluster.pods(node=node.name)]
     remaining = (pod for pod in pods if not pod.is_terminal and not eviction.is_waiting_eviction(pod, now))
     return attached - _volume_names(ports.cluster, remaining)
 

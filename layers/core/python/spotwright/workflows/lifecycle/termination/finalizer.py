@@ -5,7 +5,7 @@ Karpenter, node and claim are kept until a direct read shows the instance as ter
 claim's launch are searched when the claim never received one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from spotwright.errors import Conflict
@@ -32,7 +32,7 @@ from spotwright.workflows.lifecycle.actions import (
 )
 from spotwright.workflows.lifecycle.launch.adoption import release_claim
 from spotwright.workflows.lifecycle.termination.absence import read_instance
-from spotwright.workflows.lifecycle.termination.drain import empty_node
+from spotwright.workflows.lifecycle.termination.drain import empty_nodes
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
@@ -59,16 +59,18 @@ def finalize(
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
-    # A kubelet that answers shows that the instance runs: while its pods leave, EC2 is not asked about it.
-    claim, wait = _empty(ports, claim, (node for node in nodes if node.is_ready), deadline, now)
-    if wait is not None:
-        return wait
+    # Kubelets that answer show that the instance runs: while their pods leave, EC2 is not asked about it.
+    ready = tuple(node for node in nodes if node.is_ready)
+    if ready == nodes:
+        claim, wait = _empty(ports, claim, nodes, deadline, now)
+        if wait is not None:
+            return wait
     instance, is_terminated = _find_instance(ports, claim, now)
-    # On an instance that does not exist any more nothing can be drained.
-    others = () if is_terminated else tuple(node for node in nodes if not node.is_ready)
-    claim, wait = _empty(ports, claim, others, deadline, now)
-    if wait is not None:
-        return wait
+    if ready != nodes:
+        # On an instance that does not exist any more nothing can be drained.
+        claim, wait = _empty(ports, claim, ready if is_terminated else nodes, deadline, now)
+        if wait is not None:
+            return wait
     if not is_terminated:
         _request_termination(ports, claim, instance, now, to_terminate)
         return TICK_SECONDS
@@ -81,17 +83,11 @@ def finalize(
 
 
 def _empty(
-    ports: LifecyclePorts, claim: NodeClaim, nodes: Iterable[Node], deadline: datetime | None, now: datetime
+    ports: LifecyclePorts, claim: NodeClaim, nodes: Sequence[Node], deadline: datetime | None, now: datetime
 ) -> tuple[NodeClaim, float | None]:
-    """Drain the nodes, one after the other. The claim afterwards; and the seconds until the next step, None once all
-    are empty.
-    """
-    for node in nodes:
-        after, wait = empty_node(ports, claim, node, deadline, now)
-        claim = after or claim
-        if wait is not None:
-            return claim, wait
-    return claim, None
+    """Drain all Nodes of the claim. It afterwards; and the seconds until the next step, None once they are empty."""
+    after, wait = empty_nodes(ports, claim, nodes, deadline, now) if nodes else (claim, None)
+    return after or claim, wait
 
 
 def _with_deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[NodeClaim, datetime | None]:
