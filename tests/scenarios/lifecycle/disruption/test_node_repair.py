@@ -1,6 +1,7 @@
 """Nodes that stay unhealthy are replaced (gate NodeRepair): what is not proven sick stays."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -133,11 +134,49 @@ def test_lost_doorbells_are_made_up_for_within_a_minute(repaired: World, *, forw
 def test_a_sick_node_found_late_takes_a_second_look(repaired: World) -> None:
     """A condition that says that it is old: the Node's doorbell rings, and the node goes well within a minute."""
     sick = repaired.claims()[0]
-    node = repaired.cluster.find("nodes", sick.node_name)
-    old = Condition("KernelReady", "False", last_transition_time=repaired.clock.seconds().replace(year=2025))
-    repaired.cluster.update("nodes", node.name, conditions=(*node.conditions, old))
+    repaired.run(45 * MINUTES)
+    report(repaired, sick, minutes_ago=40)
     assert not repaired.run(15, until=lambda: is_deleted(repaired, sick))
     assert repaired.run(15, until=lambda: is_deleted(repaired, sick))
+
+
+def report(world: World, claim: NodeClaim, *, minutes_ago: int, kind: str = "NetworkingReady") -> None:
+    """The condition is written now, with a transition of some minutes ago."""
+    node = world.cluster.find("nodes", claim.node_name)
+    since = world.clock.seconds() - timedelta(minutes=minutes_ago)
+    others = tuple(condition for condition in node.conditions if condition.type != kind)
+    reported = Condition(kind, "False", "Found", last_transition_time=since)
+    world.cluster.update("nodes", node.name, conditions=(*others, reported))
+
+
+@pytest.mark.parametrize("kind", ["NetworkingReady", "KernelReady"])
+def test_a_condition_that_is_older_than_its_node_is_tolerated_from_when_it_is_seen(repaired: World, kind: str) -> None:
+    """The clock of the node is 40 minutes slow."""
+    sick = repaired.claims()[0]
+    report(repaired, sick, minutes_ago=40, kind=kind)
+    assert not repaired.run(30 * MINUTES - 2, until=lambda: is_deleted(repaired, sick))
+    assert repaired.run(MINUTES, until=lambda: is_deleted(repaired, sick))
+    (said,) = [event for event in repaired.cluster.events if (event.name, event.reason) == (sick.name, "Unhealthy")]
+    assert said.message.endswith(f"condition {kind} is False and was seen so for 30 minutes, for which it is tolerated")
+
+
+def test_a_condition_that_is_older_than_its_node_and_clears_repairs_nothing(repaired: World) -> None:
+    sick = repaired.claims()[0]
+    report(repaired, sick, minutes_ago=40)
+    repaired.run(25 * MINUTES)
+    fall_ill(repaired, sick, "NetworkingReady", status="True")
+    assert not repaired.run(10 * MINUTES, until=lambda: is_deleted(repaired, sick))
+    report(repaired, sick, minutes_ago=40)
+    assert not repaired.run(29 * MINUTES, until=lambda: is_deleted(repaired, sick))
+
+
+def test_a_clock_that_was_slow_when_the_node_joined_proves_nothing_later(repaired: World) -> None:
+    """An hour later its conditions are not older than the Node; one that never changed still is."""
+    sick = repaired.claims()[0]
+    report(repaired, sick, minutes_ago=40, kind="ClockTeller")
+    repaired.run(60 * MINUTES)
+    report(repaired, sick, minutes_ago=40)
+    assert not repaired.run(29 * MINUTES, until=lambda: is_deleted(repaired, sick))
 
 
 @pytest.mark.parametrize(("stated", "kept"), [("2024-04-01T12:00:00Z", True), ("2099-04-01T12:00:00Z", False)])

@@ -108,6 +108,8 @@ def deletion(condition: UnhealthyCondition) -> Deletion:
 def description(condition: UnhealthyCondition) -> str:
     minutes = int(condition.toleration.total_seconds() // 60)
     what = f"{condition.source} {condition.type} is {condition.status}"
+    if not condition.is_timely:
+        return f"{what} and was seen so for {minutes} minutes, for which it is tolerated"
     return f"{what} since {format_time(condition.since)}, which is tolerated for {minutes} minutes"
 
 
@@ -117,12 +119,17 @@ def look(condition: UnhealthyCondition, now: datetime) -> str:
 
 
 def looked_at(claim: NodeClaim, condition: UnhealthyCondition, now: datetime) -> datetime | None:
-    """When this very condition was looked at; None = never, or too long ago, or at a time to come."""
+    """When this very condition was looked at; None = never, or too long ago, or at a time to come.
+
+    One whose transition proves nothing is tolerated from the first look on: then the look that counts is that which was
+    due SECOND_LOOK before its toleration ends.
+    """
+    counted = timedelta(0) if condition.is_timely else condition.toleration - SECOND_LOOK
     subject, _, text = claim.metadata.annotations.get(labels.SEEN_UNHEALTHY, "").rpartition("/")
     at = parse_time(text)
-    if subject != _subject(condition) or at is None or not timedelta(0) <= now - at <= LOOK_HOLDS:
+    if subject != _subject(condition) or at is None or not timedelta(0) <= now - at <= counted + LOOK_HOLDS:
         return None
-    return at
+    return at + counted
 
 
 def _subject(condition: UnhealthyCondition) -> str:

@@ -33,10 +33,14 @@ REPAIR_POLICIES: Final = (
 )
 
 
+# A kubelet states when its conditions began before the API server creates its Node, by a moment.
+JOINING: Final = timedelta(minutes=1)
+
+
 class UnhealthyCondition(msgspec.Struct, frozen=True):
     """A condition of a Node that a policy names. ``since``: when its status changed; ``toleration``: the policy's.
 
-    ``source``: what the type is a name of.
+    ``source``: what the type is a name of. ``is_timely``: whether ``since`` proves how long it has been so.
     """
 
     type: str
@@ -44,6 +48,7 @@ class UnhealthyCondition(msgspec.Struct, frozen=True):
     since: datetime
     toleration: timedelta
     source: str = "condition"
+    is_timely: bool = True
 
     @property
     def repair_at(self) -> datetime:
@@ -66,8 +71,18 @@ def unhealthy_condition(node: Node) -> UnhealthyCondition | None:
 
 
 def _unhealthy_conditions(node: Node) -> Iterator[UnhealthyCondition]:
+    is_timely = _has_right_clock(node)
     for condition in node.conditions:
         for policy in REPAIR_POLICIES:
             since = condition.last_transition_time
             if (policy.condition, policy.status) == (condition.type, condition.status) and since is not None:
-                yield UnhealthyCondition(condition.type, condition.status, since, policy.toleration)
+                yield UnhealthyCondition(
+                    condition.type, condition.status, since, policy.toleration, is_timely=is_timely
+                )
+
+
+def _has_right_clock(node: Node) -> bool:
+    """False: a condition of the Node is older than the Node, so that a clock that is slow wrote it."""
+    created = node.metadata.creation_timestamp
+    times = (condition.last_transition_time for condition in node.conditions)
+    return created is None or all(at is None or at >= created - JOINING for at in times)
