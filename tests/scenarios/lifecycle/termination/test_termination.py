@@ -154,6 +154,25 @@ def test_a_drain_lasts_five_seconds_even_when_nobody_is_there(world: World) -> N
     assert world.effects.select("ec2", "terminate")[0].at - began >= timedelta(seconds=5)
 
 
+def test_a_drain_that_began_in_the_future_lasts_no_longer(world: World) -> None:
+    """The clock of the function that began it was ten minutes ahead; the five seconds count from the deletion."""
+    claim = running_node(world)
+    for pod in world.running_pods():
+        world.cluster.remove("pods", pod.key)
+    delete(world, claim)
+    began = world.clock.now()
+    world.settle()
+    conditions = tuple(
+        msgspec.structs.replace(found, last_transition_time=began + timedelta(minutes=10))
+        if found.type == "Drained"
+        else found
+        for found in world.claims()[0].conditions
+    )
+    world.cluster.update("nodeclaims", claim.name, conditions=conditions)
+    assert world.run(15, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    assert world.effects.select("ec2", "terminate")[0].at - began >= timedelta(seconds=5)
+
+
 def test_deleting_a_node_deletes_its_claim(world: World) -> None:
     claim = running_node(world)
     node = world.cluster.node(claim.node_name)

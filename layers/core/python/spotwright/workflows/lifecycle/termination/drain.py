@@ -97,9 +97,8 @@ def _drain_node(
     tier_deadlines = draining.tier_deadlines(pods, deadline, now) if _ends_early(claim, deadline) and deadline else {}
     drain = draining.drain(pods, deadline=deadline, now=now, tier_deadlines=tier_deadlines)
     if not drain.waiting:
-        began = drained.last_transition_time if drained else None
-        since = began or (node.metadata.deletion_timestamp if claim is None else None) or now
-        seconds_left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
+        began = now if claim is not None and drained is None else _began(claim, node, drained, now)
+        seconds_left = (began + draining.MINIMUM_DRAIN - now).total_seconds()
         return seconds_left if seconds_left > 0 else None
     may_wait = claim is not None and not claim.is_condition_true("DisruptionReason")
     if may_wait and not draining.evicts_before_plan(drain, deadline=deadline, now=now):
@@ -112,6 +111,17 @@ def _drain_node(
     if drain.next_forced_deletion is None:
         return wait
     return _await(ports, claim, drain.next_forced_deletion, now)
+
+
+def _began(claim: NodeClaim | None, node: Node, drained: Condition | None, now: datetime) -> datetime:
+    """When the drain began: when the condition was written, or, if that is a time to come, when the claim was deleted;
+    of a Node without a claim when that was.
+    """
+    written = drained.last_transition_time if drained is not None else None
+    if written is not None and written <= now:
+        return written
+    deleted = (claim or node).metadata.deletion_timestamp
+    return min(deleted or now, now)
 
 
 def _await(ports: LifecyclePorts, claim: NodeClaim | None, at: datetime, now: datetime) -> float:
