@@ -114,14 +114,40 @@ GOOD: list[tuple[str, str, Any]] = [
     ("NodePool", "spec.replicas", 0),
     ("NodePool", "spec.replicas", 1000),
     ("NodePool", "spec.disruption.consolidateAfter", "Never"),
+    ("NodePool", "spec.disruption.consolidateAfter", "30s"),
+    ("NodePool", "spec.disruption.consolidateAfter", "1h30m5s"),
     ("NodePool", "spec.disruption.consolidationPolicy", "Balanced"),
     ("NodePool", "spec.disruption.budgets", [{"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"}]),
     ("NodePool", "spec.disruption.budgets", [{"nodes": "100%", "schedule": "@daily", "duration": "1h30m0s"}]),
+    ("NodePool", "spec.disruption.budgets", [{"nodes": "5", "schedule": "@daily", "duration": "2h20m"}]),
+    ("NodePool", "spec.disruption.budgets", [{"nodes": "0%", "schedule": "@daily", "duration": "2h20m0s"}]),
     ("NodePool", "spec.template.spec.expireAfter", "Never"),
+    ("NodePool", "spec.template.spec.expireAfter", "30s"),
+    ("NodePool", "spec.template.spec.expireAfter", "1h30m5s"),
     ("NodePool", "spec.template.spec.terminationGracePeriod", "1h30m"),
     ("NodePool", "spec.template.spec.taints", [{"key": "a.b/c", "value": "d", "effect": "NoExecute"}]),
     ("NodePool", "spec.template.metadata.labels", {"karpenter.k8s.aws/instance-family": "m5", "notkarpenter.sh/a": ""}),
+    ("NodePool", "spec.template.metadata.labels", {
+        "kops.k8s.io/gpu": "1", "node-restriction.kubernetes.io/x": "y", "kubernetes.io/custom": "z",
+    }),
     ("NodePool", "spec.template.spec.requirements", [{"key": "a", "operator": "NotIn", "values": []}]),
+    ("NodePool", "spec.template.spec.requirements", [
+        {"key": "kops.k8s.io/gpu", "operator": "Exists"},
+        {"key": "node-restriction.kubernetes.io/x", "operator": "Exists"},
+        {"key": "kubernetes.io/custom", "operator": "Exists"},
+        # Unlike Karpenter, whose rule takes every domain that ends like its own for a restricted one.
+        {"key": "notkarpenter.sh/x", "operator": "Exists"},
+    ]),
+    ("NodePool", "spec.template.spec.requirements", [
+        {"key": "a", "operator": "In", "values": [f"v{number}" for number in range(50)], "minValues": 50},
+        {"key": "b", "operator": "In", "values": [f"v{number}" for number in range(90)]},
+    ]),
+    *(
+        ("NodeOverlay", "spec.priceAdjustment", adjustment)
+        for adjustment in ("+1%", "+298%", "+100.102%", "-100%", "-10.5%", "+0.5", "-129")
+    ),
+    ("NodeOverlay", "spec", {"requirements": [], "price": "0"}),
+    ("NodeOverlay", "spec", {"requirements": [], "price": "10.5"}),
     ("NodePool", "spec.template.spec.requirements", [
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
         {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m5", "c5"], "minValues": 2},

@@ -1,7 +1,7 @@
 """karpenter.sh/v1alpha1 NodeOverlay: prices and capacity of instance types that a user states.
 
 Source of fields and limits: Karpenter v1.14 ``pkg/apis/v1alpha1/nodeoverlay.go``. It has an effect only while the
-feature gate NodeOverlay is on. Every percentage is allowed, since no price falls below zero.
+feature gate NodeOverlay is on.
 """
 
 from spotwright.manifests.crds.openapi import (
@@ -41,8 +41,8 @@ def _spec() -> Schema:
             "requirements": requirements([labels.CAPACITY_TYPE, labels.NODEPOOL]),
             "price": string("The price in USD per hour; replaces the known price.", pattern=r"^\d+(\.\d+)?$"),
             "priceAdjustment": string(
-                "Changes the known price: by USD per hour (+0.05, -0.05) or by a percentage (+10%, -10%).",
-                pattern=r"^[+-](\d+(\.\d+)?|\.\d+)%?$",
+                "Changes the known price by USD per hour (+0.05, -0.05) or a percentage (+10%, -10%; at least -100%).",
+                pattern=r"^([+-](\d+(\.\d+)?|\.\d+)|\+(\d+(\.\d+)?|\.\d+)%|-(\d{1,2}(\.\d+)?|\.\d+|100)%)$",
             ),
             "capacity": resource_list(
                 "Extended resources that nodes of these offerings will have, beside those of the instance type.",
