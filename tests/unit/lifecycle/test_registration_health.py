@@ -93,6 +93,12 @@ def test_a_change_of_the_pool_or_its_class_begins_anew(present: NodePool, class_
     assert (update.health.outcomes, update.health.nodeclass_generation, update.health.version) == ((), 3, 7)
 
 
+def test_a_further_failure_for_another_reason_changes_nothing_that_is_false() -> None:
+    health = with_failure(after("xx"), claim("b", launched="Unknown"), now_ms=1)
+    assert health.reason == "LaunchFailed"
+    assert judge(pool("False"), CLASS, health, now_ms=1).change is None
+
+
 def test_it_says_why() -> None:
     joined = judge(pool("Unknown"), CLASS, after("xx"), now_ms=1).change
     assert joined is not None

@@ -76,3 +76,14 @@ def test_a_lost_table_changes_nothing(failing: World) -> None:
     failing.state.registrations.clear()
     failing.run(12 * MINUTES)
     assert status(failing) == "False"
+
+
+def test_a_claim_that_expires_before_it_joins_is_no_failed_registration(failing: World) -> None:
+    """Its node had less time than a node has to join."""
+    failing.cluster.update("nodepools", "default", expire_after_seconds=10 * MINUTES)
+    failing.run(5)
+    first = {claim.name for claim in failing.claims()}
+    assert first
+    assert failing.run(11 * MINUTES, until=lambda: first.isdisjoint(claim.name for claim in failing.claims()))
+    failing.run(12 * MINUTES)
+    assert status(failing) == "Unknown"
