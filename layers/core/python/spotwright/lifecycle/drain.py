@@ -103,6 +103,8 @@ def tier(pod: Pod) -> int:
 def _order(replicas: Mapping[str, int], pod: Pod) -> tuple[bool, int, int, str]:
     """Which pods of a tier are evicted first: those that serve nobody, for which a budget may make an exception; then
     those that take longest to stop, and those of which no other replica is here. Budgets may let only the first go.
+
+    Replicas on other nodes are not known: the only pod of ten that is here comes no later than one that is alone.
     """
     return pod.is_ready, -pod.termination_grace_period_seconds, replicas[_controller(pod)], pod.key
 
