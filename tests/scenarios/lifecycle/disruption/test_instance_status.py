@@ -74,6 +74,17 @@ def test_instances_of_others_are_nobodys_concern(running: World) -> None:
     assert running.state.notices() == ()
 
 
+def test_an_impaired_instance_of_others_is_neither_counted_nor_looked_at(running: World) -> None:
+    ours = running.ec2.live_instances()[0]
+    running.ec2.add_instance(msgspec.structs.replace(ours, id="i-foreign", tags={}), like=ours.id)
+    long_ago = running.clock.seconds() - timedelta(hours=1)
+    running.ec2.statuses["i-foreign"] = InstanceStatus("i-foreign", (Impairment(StatusCheck.SYSTEM, long_ago),))
+    running.doorbells.receive("lifecycle")
+    result = poll(running.ports, now=running.clock.now(), scheduled=True)
+    assert not any(result.instances_in_trouble.values())
+    assert not running.doorbells.messages_of("lifecycle", "repair")
+
+
 def test_a_scheduled_event_drains_the_node_as_its_message_would(running: World) -> None:
     """The message of AWS Health was lost, or is never sent; PodDisruptionBudgets are respected."""
     sick = running.claims()[0]

@@ -1,6 +1,7 @@
 """Nodes and NodeClaims that do not belong together as they should: drained first, reported, and nothing lost."""
 
 from collections.abc import Collection
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -117,6 +118,74 @@ def test_a_node_without_a_claim_whose_instance_is_not_ours_is_drained_and_let_go
     assert world.run(3 * MINUTES, until=lambda: world.cluster.node(claim.node_name) is None)
     assert world.effects.select("cluster", "evict")
     assert not world.effects.select("ec2", "terminate")
+
+
+def step_node(world: World, claim: NodeClaim) -> None:
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", claim.node_name)], now=world.clock.now())
+
+
+def test_a_ready_node_without_a_claim_stays_when_ec2_only_does_not_find_its_instance(world: World) -> None:
+    claim = unclaimed_node(world)
+    del world.ec2.instances[instance_id(claim.provider_id)]
+    for since in (timedelta(hours=1), timedelta(0)):
+        ready = (Condition("Ready", "True", last_transition_time=world.clock.now() - since),)
+        node = msgspec.structs.replace(node_of(world, claim), conditions=ready)
+        world.cluster.put("nodes", node)
+        step_node(world, claim)
+        assert world.cluster.node(claim.node_name) is not None
+
+
+@pytest.mark.parametrize(("seconds", "goes"), [(59, False), (60, True)])
+def test_a_node_without_claim_and_instance_goes_when_its_kubelet_was_silent_for_a_minute(
+    world: World, seconds: int, goes: bool
+) -> None:
+    claim = unclaimed_node(world)
+    del world.ec2.instances[instance_id(claim.provider_id)]
+    since = world.clock.now() - timedelta(seconds=seconds)
+    silent = (Condition("Ready", "Unknown", last_transition_time=since),)
+    world.cluster.put("nodes", msgspec.structs.replace(node_of(world, claim), conditions=silent))
+    step_node(world, claim)
+    assert (world.cluster.node(claim.node_name) is None) == goes
+
+
+def test_while_karpenter_runs_a_node_without_a_claim_is_left_to_it(world: World) -> None:
+    """The sweep has not seen it yet."""
+    claim = unclaimed_node(world)
+    world.ec2.instances[instance_id(claim.provider_id)] = msgspec.structs.replace(
+        world.ec2.instances[instance_id(claim.provider_id)], state="terminated"
+    )
+    world.cluster.karpenter = "Deployment karpenter/karpenter"
+    step_node(world, claim)
+    assert world.cluster.node(claim.node_name) is not None
+    world.cluster.karpenter = ""
+    world.state.set_other_provisioner("")
+    step_node(world, claim)
+    assert world.cluster.node(claim.node_name) is None
+
+
+def test_an_instance_whose_claim_lacks_its_label_is_no_orphan(world: World) -> None:
+    claim = running_claim(world)
+    kept = {key: value for key, value in claim.metadata.labels.items() if key != labels.INSTANCE_ID}
+    metadata = msgspec.structs.replace(current(world, claim).metadata, labels=kept)
+    world.cluster.put("nodeclaims", msgspec.structs.replace(current(world, claim), metadata=metadata))
+    id = instance_id(claim.provider_id)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "instance", id)], now=world.clock.now())
+    assert id in {instance.id for instance in world.ec2.live_instances()}
+
+
+@pytest.mark.parametrize(("seconds", "stays"), [(10, True), (61, False)])
+def test_an_instance_that_was_just_launched_is_no_orphan_yet(world: World, seconds: int, stays: bool) -> None:
+    """A claim or a row that names it may be written in this moment."""
+    claim = unclaimed_node(world)
+    world.forget_deployments()
+    world.cluster.remove("nodes", claim.node_name)
+    id = instance_id(claim.provider_id)
+    launched = world.clock.now() - timedelta(seconds=seconds)
+    world.ec2.instances[id] = msgspec.structs.replace(world.ec2.instances[id], launch_time=launched)
+    for row in world.state.launches():
+        assert id not in row.instances.values()
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "instance", id)], now=world.clock.now())
+    assert (id in {instance.id for instance in world.ec2.live_instances()}) == stays
 
 
 def twin(world: World, claim: NodeClaim) -> NodeClaim:
