@@ -136,6 +136,19 @@ def test_its_instances_without_a_claim_are_no_orphans_until_it_has_gone(world: W
     assert world.run(1300, until=lambda: running(world) == set())
 
 
+def test_a_second_node_of_its_claim_is_said_and_its_claim_is_not_written(world: World) -> None:
+    claim = node_of_karpenter(world)
+    world.cluster.karpenter = KARPENTER
+    world.run(60)
+    node = world.cluster.node(claim.node_name)
+    assert node is not None
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=ObjectMeta("second")))
+    before = world.cluster.nodeclaim(claim.name)
+    world.run(5)
+    assert "DuplicateNodes" in {event.reason for event in world.cluster.events}
+    assert world.cluster.nodeclaim(claim.name) == before
+
+
 def test_claims_of_ours_go_on(world: World) -> None:
     """What was launched joins, and a claim that a user deletes is drained and goes."""
     world.deploy(builders.pod("web", cpu_millicores=1800), 1)

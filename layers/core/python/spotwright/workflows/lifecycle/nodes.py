@@ -20,7 +20,7 @@ from spotwright.workflows.lifecycle.actions import (
     ring_lifecycle,
 )
 from spotwright.workflows.lifecycle.nodeclaims import step_claim
-from spotwright.workflows.lifecycle.other_provisioners import runs_now
+from spotwright.workflows.lifecycle.other_provisioners import is_left_alone, runs_now
 from spotwright.workflows.lifecycle.termination.drain import empty_nodes
 from spotwright.workflows.lifecycle.termination.finalizer import remove_node
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
@@ -64,7 +64,8 @@ def _with_other_node(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: d
     event = events.DUPLICATE_NODES(names=", ".join(sorted((node.name, first.name))))
     ports.cluster.record_event("nodes", node.metadata, event, now=now)
     names = other_nodes(claim)
-    if node.name in names or not claim.is_managed or is_anothers(claim, node):
+    is_known = node.name in names or is_anothers(claim, node)
+    if is_known or not claim.is_managed or is_left_alone(ports, claim, now=now):
         return claim
     return ports.cluster.patch_nodeclaim(
         claim, {"annotations": {labels.OTHER_NODES: ",".join(sorted(names | {node.name}))}}
