@@ -291,7 +291,7 @@ def test_a_node_that_registers_while_a_lingering_taint_is_taken_off_is_labeled_a
     node = builders.unmanaged_node("n1", provider_id=claim.provider_id)
     taints = (Taint(labels.UNREGISTERED, "NoExecute"), Taint(labels.UNREACHABLE, "NoExecute"))
     world.cluster.put("nodes", msgspec.structs.replace(node, taints=taints))
-    assert world.run(10, until=lambda: world.claims()[0].is_condition_true("Initialized"))
+    assert world.run(10, until=lambda: world.cluster.find("nodeclaims", claim.name).is_condition_true("Initialized"))
     assert world.cluster.find("nodes", "n1").is_initialized
 
 
