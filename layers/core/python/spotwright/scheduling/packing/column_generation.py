@@ -1,7 +1,9 @@
-"""Packs pods of which most hosts may hold few: nodes and their pods are chosen together, by what each pod is worth.
+"""Nodes and their pods are chosen together, by what each pod is worth, where that finds what other ways do not.
 
 Where pods that need hosts of their own decide how many nodes there are, nodes are small and have few pods, and the
-sizes of nodes say little of what fits on them. Then patterns (the pods of one node) are generated: the linear program
+sizes of nodes say little of what fits on them. And where many nodes have pods of a few classes, a node that has room for
+one pod more pays only when many of them are bought, which replacing a few nodes at a time does not find: four pods of
+28 GiB and a small one on a node of 16 cpu, in place of two pods on each of two nodes of 8 cpu. Then patterns (the pods of one node) are generated: the linear program
 of those there are says what a pod of each class is worth; a pattern whose pods are worth more than its node joins them,
 until there is none (in papers: column generation, of Gilmore and Gomory). Patterns that the program has whole nodes of
 are bought, else one of the largest fraction, and the program is solved again for the pods that are left.
@@ -34,6 +36,8 @@ _FEW_NODES: Final = 12
 _SHARE_OF_NODES: Final = 0.5
 # With more classes the program takes more of the work than it saves.
 _MOST_CLASSES: Final = 40
+# Of so few classes it takes little, and is tried whatever decides.
+_FEW_CLASSES: Final = 12
 # Of the units of work, generating patterns takes so much.
 _SHARE_OF_BUDGET: Final = 3
 # How often patterns are generated for all pods, and for those that are left; how many at a time at most.
@@ -54,21 +58,22 @@ _TOLERANCE: Final = 1e-6
 def pack_by_patterns(problem: PackingProblem, packing: Packing, size_bound: int, budget: int) -> Packing | None:
     """Another packing of the pods of a packing, with pods left where it found no node for them or the budget ended.
 
-    None where hosts do not decide, and where the packing leaves pods. Nodes are at most as large as the largest there
+    None where that is not likely to find cheaper nodes, and where the packing leaves pods. Nodes are at most as large as the largest there
     is, or as ``size_bound``, in millicores.
     """
-    if budget <= 0 or any(packing.unpacked) or not _hosts_decide(problem, packing):
+    if budget <= 0 or any(packing.unpacked) or not _is_promising(problem, packing):
         return None
     return _PatternPacking(problem, packing, size_bound, budget).pack()
 
 
-def _hosts_decide(problem: PackingProblem, packing: Packing) -> bool:
+def _is_promising(problem: PackingProblem, packing: Packing) -> bool:
+    """Whether there are many nodes and few classes, or hosts decide."""
     node_count = sum(packed_nodes.node_count for packed_nodes in packing.nodes)
-    if node_count <= _FEW_NODES or not problem.has_host_constraints:
-        return False
     pods = _count_pods(packing)
+    if node_count <= _FEW_NODES or not 1 < len(pods) <= _MOST_CLASSES:
+        return False
     hosts = [count / cap for j, count in pods.items() if (cap := _max_per_host(problem, j))]
-    return 1 < len(pods) <= _MOST_CLASSES and max(hosts, default=0) >= _SHARE_OF_NODES * node_count
+    return len(pods) <= _FEW_CLASSES or max(hosts, default=0) >= _SHARE_OF_NODES * node_count
 
 
 def _count_pods(packing: Packing) -> Counter[int]:
