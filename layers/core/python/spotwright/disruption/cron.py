@@ -6,6 +6,7 @@ alternatives when both are restricted, ranges do not wrap, Sunday is 0 only.
 
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -111,4 +112,5 @@ def _number(name: str, text: str, names: Mapping[str, int]) -> int:
     if not text.isascii() or not text.isdigit():
         allowed = f" or one of {', '.join(names)}" if names else ""
         raise CronError(f"{name} {quote(text)}: must be a number{allowed}")
-    return int(text)
+    # A Decimal is read from any number of digits, an int is not.
+    return int(Decimal(text))

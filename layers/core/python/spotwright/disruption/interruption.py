@@ -40,4 +40,6 @@ def eviction_start(
     pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], deadline: datetime, now: datetime
 ) -> datetime:
     """When evictions must begin so that all pods have stopped before the deadline; not before now."""
-    return max(now, deadline - timedelta(seconds=drain.seconds_needed(pods, budgets, now)) - EVICTION_MARGIN)
+    # What PodDisruptionBudgets make of long grace periods may be more than a timedelta holds.
+    needed, left = drain.seconds_needed(pods, budgets, now), (deadline - now).total_seconds()
+    return now if needed >= left else max(now, deadline - timedelta(seconds=needed) - EVICTION_MARGIN)

@@ -8,6 +8,7 @@ import yaml
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool, decode_nodepool_strict
 from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import LONGEST_DURATION_SECONDS
 from spotwright.model.requirements import NodeSelectorRequirement
 
 
@@ -55,6 +56,16 @@ def test_a_bad_duration_names_object_field_value_and_what_is_allowed() -> None:
     obj["spec"]["template"]["spec"]["expireAfter"] = "tomorrow"
     with pytest.raises(DecodeError, match=r"NodePool default: spec\.template\.spec\.expireAfter: 'tomorrow'"):
         decode_nodepool_strict(obj)
+
+
+@pytest.mark.parametrize("text", ["99999999h", "9" * 5000 + "s"])
+def test_a_duration_that_go_cannot_hold_is_the_longest_that_it_can(text: str) -> None:
+    obj = yaml.safe_load(T4G)
+    obj["spec"]["template"]["spec"] |= {"expireAfter": text, "terminationGracePeriod": text}
+    obj["spec"]["disruption"] = {"consolidateAfter": text}
+    pool = decode_nodepool_strict(obj)
+    durations = (pool.expire_after_seconds, pool.termination_grace_period_seconds, pool.consolidate_after_seconds)
+    assert durations == (LONGEST_DURATION_SECONDS,) * 3
 
 
 def test_requirements_keep_operator_values_and_min_values() -> None:

@@ -6,10 +6,12 @@ Source: Karpenter v1.14 ``pkg/utils/pod/scheduling.go`` and ``pkg/utils/disrupti
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 from spotwright.model import labels
+from spotwright.model.kubernetes.meta import LONGEST_DURATION_SECONDS
 from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.model.requirements import NodeSelectorRequirement
@@ -27,13 +29,15 @@ _NANOSECONDS: Final = {
 
 
 def parse_go_duration(text: str) -> timedelta | None:
-    """A positive Go duration (``90s``, ``1h30m``, ``1.5h``); None when it is malformed, zero or negative."""
+    """A positive Go duration (``90s``, ``1h30m``, ``1.5h``), LONGEST_DURATION_SECONDS at most; None when it is
+    malformed, zero or negative."""
     body = text.removeprefix("+")
     parts = _GO_DURATION.findall(body)
     if not parts or "".join(number + unit for number, unit in parts) != body:
         return None
-    total = sum(Fraction(number if number[-1] != "." else number + "0") * _NANOSECONDS[unit] for number, unit in parts)
-    return timedelta(microseconds=int(total / 1000)) if total > 0 else None
+    total = sum(Decimal(number) * _NANOSECONDS[unit] for number, unit in parts)
+    longest = LONGEST_DURATION_SECONDS * _NANOSECONDS["s"]
+    return timedelta(microseconds=int(min(total, longest) / 1000)) if total > 0 else None
 
 
 def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:

@@ -1,12 +1,18 @@
 """What every Kubernetes object has, and conditions."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 #: A time with its zone: one without is no time that another could be compared with.
 type ZonedTime = Annotated[datetime, msgspec.Meta(tz=True)]
+
+# The longest duration and the times that Go holds in nanoseconds, about 292 years. No sum of a time and a few durations
+# within them is out of a datetime's range, so that one object with an extreme value stops no decision about others.
+LONGEST_DURATION_SECONDS: Final = (2**63 - 1) // 10**9
+EARLIEST_TIME: Final = datetime(1678, 1, 1, tzinfo=UTC)
+LATEST_TIME: Final = datetime(2262, 1, 1, tzinfo=UTC)
 
 
 class ObjectMeta(msgspec.Struct, frozen=True):
@@ -58,10 +64,11 @@ def format_time(at: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime | None:
-    """An RFC 3339 time as aware UTC; None for any other text, since anybody may write an annotation."""
+    """An RFC 3339 time from EARLIEST_TIME to LATEST_TIME as aware UTC; None for any other text, since anybody may write
+    an annotation."""
     try:
         at = datetime.fromisoformat(text)
-        return at.astimezone(UTC) if at.tzinfo else None
+        return at.astimezone(UTC) if at.tzinfo and EARLIEST_TIME <= at <= LATEST_TIME else None
     except (OverflowError, ValueError):
         return None
 

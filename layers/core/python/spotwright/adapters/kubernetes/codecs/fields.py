@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, DecodeError, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import Json, validate
 from spotwright.model import quantity, resources
+from spotwright.model.kubernetes.meta import LONGEST_DURATION_SECONDS
 from spotwright.model.quoting import quote
 
 _DURATION: Final = re.compile(r"([0-9]+)(h|m|s)")
@@ -44,10 +46,11 @@ class FieldReader:
 
 
 def parse_duration(text: str) -> int | None:
-    """``1h30m`` in seconds; None for Never. Raises ValueError."""
+    """``1h30m`` in seconds, LONGEST_DURATION_SECONDS at most; None for Never. Raises ValueError."""
     if text == "Never":
         return None
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise DecodeError(f"{quote(text)} is not a duration such as 30s, 10m, 1h30m or Never")
-    return sum(int(number) * _SECONDS[unit] for number, unit in parts)
+    # A Decimal is read from any number of digits, an int is not.
+    return int(min(LONGEST_DURATION_SECONDS, sum(Decimal(number) * _SECONDS[unit] for number, unit in parts)))

@@ -26,7 +26,7 @@ from spotwright.adapters.kubernetes.codecs.pod_constraints import (
 )
 from spotwright.adapters.kubernetes.codecs.pod_requests import pod_requests
 from spotwright.model import quantity, resources
-from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.meta import LONGEST_DURATION_SECONDS, ObjectMeta
 from spotwright.model.kubernetes.pod import RESOURCE_CLAIMS, USED_ANNOTATIONS, DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Toleration
 
@@ -90,7 +90,7 @@ def _pod(obj: Json, metadata: ObjectMeta) -> Pod:
         phase=status.get("phase") or "Pending",
         unschedulable=scheduled.get("reason") == "Unschedulable",
         start_time=decode_time(status.get("startTime")),
-        termination_grace_period_seconds=_or(spec.get("terminationGracePeriodSeconds"), 30),
+        termination_grace_period_seconds=_grace_seconds(spec.get("terminationGracePeriodSeconds")),
         is_ready=_condition(status, "Ready").get("status") == "True",
         unsupported_fields=tuple(_unsupported_fields(spec, required)),
         read_error=problem,
@@ -154,5 +154,10 @@ def _condition(status: Json, kind: str) -> Json:
     return next((condition for condition in status.get("conditions") or () if condition.get("type") == kind), {})
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
+def _grace_seconds(stated: int | None) -> int:
+    """30 where none is stated; 1 for a negative one, as the API server reads it. ``validate`` refuses another type."""
+    if stated is None:
+        return 30
+    if not isinstance(stated, int):
+        return stated
+    return min(stated, LONGEST_DURATION_SECONDS) if stated >= 0 else 1
