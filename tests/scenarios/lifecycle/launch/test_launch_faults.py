@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from spotwright.aws import token_bucket
-from spotwright.aws.launch import create_fleet
+from spotwright.aws.launch import create_fleet, fleet_errors
 from spotwright.errors import ApiError, InvalidRequest, Throttled, Unavailable
-from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.ec2.fleet import FleetError, FleetResult
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.taints import Taint, TaintEffect, Toleration
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
@@ -231,25 +232,69 @@ def test_what_is_left_is_planned_at_once(world: World, code: str, left: set[str]
     assert is_tidy(world)
 
 
-def test_a_quota_that_refuses_the_whole_request_is_told_of_and_tried_again_ever_later(world: World) -> None:
+WHOLE_REQUESTS = {code: fleet_errors.failure_reason(FleetError(code, "")) for code in fleet_errors.CAPACITY_CODES}
+
+
+@pytest.mark.parametrize("code", sorted(WHOLE_REQUESTS))
+def test_what_refuses_the_whole_request_is_told_of_and_tried_again_ever_later(world: World, code: str) -> None:
     """EC2 names no type then, so that no offering is closed: NodeClaims wait instead of being made again."""
     usual, calls = world.ec2.create_fleet, []
 
     def refuse(request: Mapping[str, Any]) -> FleetResult:
         calls.append(request)
-        raise ApiError("you have requested more vCPU capacity than your limit of 5", code="VcpuLimitExceeded")
+        raise ApiError("you have requested more vCPU capacity than your limit of 5", code=code)
 
     world.ec2.create_fleet = refuse  # type: ignore[method-assign]
     deployed(world)
     world.run(240)
     (claim,) = world.claims()
     (launched,) = (condition for condition in claim.conditions if condition.type == "Launched")
-    assert (launched.status, launched.reason) == ("Unknown", "VCPULimitExceeded")
+    assert (launched.status, launched.reason) == ("Unknown", WHOLE_REQUESTS[code])
     assert "more vCPU capacity than your limit of 5" in launched.message
     assert len(calls) < 15
     world.ec2.create_fleet = usual  # type: ignore[method-assign]
     assert all_run(world, 1, seconds=180)
     assert is_tidy(world)
+
+
+def test_a_refusal_that_closes_what_is_closed_already_is_tried_again_ever_later(world: World) -> None:
+    """Without the role for spot nothing is bought on demand either: the second launch says nothing that is new."""
+    calls: list[Mapping[str, Any]] = []
+
+    def refuse(request: Mapping[str, Any]) -> FleetResult:
+        calls.append(request)
+        raise ApiError("no role", code=fleet_errors.NO_SPOT_ROLE)
+
+    world.ec2.create_fleet = refuse  # type: ignore[method-assign]
+    deployed(world)
+    world.run(150)
+    assert len({event.name for event in world.cluster.events if event.kind == "nodeclaims"}) <= 2
+    assert len(calls) < 12
+
+
+def test_an_answer_without_instances_and_errors_is_asked_for_again_ever_later(world: World) -> None:
+    usual = world.ec2.create_fleet
+    world.ec2.create_fleet = lambda request: FleetResult()  # type: ignore[method-assign]
+    deployed(world)
+    world.run(60)
+    (claim,) = world.claims()
+    world.ec2.create_fleet = usual  # type: ignore[method-assign]
+    assert all_run(world, 1, seconds=90)
+    assert world.claims() == (world.cluster.nodeclaim(claim.name),)
+
+
+def test_launches_that_fail_beside_each_other_are_all_planned_again_at_once(world: World) -> None:
+    """What the first one closed while the second waited for its answer is news for both."""
+    for zone in builders.ZONES:
+        for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
+            world.ec2.capacity[("spot", name, zone)] = 0
+    for number, pool in enumerate(("default", "second")):
+        taint = Taint("only", TaintEffect.NO_SCHEDULE, pool)
+        world.cluster.put("nodepools", builders.nodepool(pool, taints=(taint,)))
+        tolerations = (Toleration("only", "Equal", pool),)
+        world.deploy(builders.pod(f"of{number}", cpu_millicores=1800, tolerations=tolerations), 1)
+    world.run(2)
+    assert [instance.capacity_type for instance in world.ec2.live_instances()] == ["on-demand", "on-demand"]
 
 
 def test_a_subnet_without_addresses_closes_its_zone_and_another_is_taken_at_once(world: World) -> None:

@@ -103,6 +103,9 @@ def offering_failures(
 def _offering_failures(error: FleetError, until: int, sizes: Mapping[str, int], scope: str) -> Iterator[OfferingHealth]:
     capacity_type = error.capacity_type or labels.ON_DEMAND
     if error.code == NO_SPOT_ROLE:
+        if error.capacity_type == labels.ON_DEMAND:
+            # It buys no spot, so that it would be the same without.
+            return
         yield OfferingHealth(labels.SPOT, WILDCARD, WILDCARD, until, error.code, failures=1)
     elif error.code == NO_ADDRESSES and error.subnet_id:
         # Other subnets of the zone may have free addresses, whatever the type.
@@ -120,19 +123,21 @@ def _offering_failures(error: FleetError, until: int, sizes: Mapping[str, int], 
         yield OfferingHealth(capacity_type, error.instance_type, error.zone, until, error.code, scope, failures=1)
 
 
-def launch_failure(errors: Sequence[FleetError]) -> LaunchFailure:
-    """Why there is no instance; an answer without instances and errors counts as insufficient capacity."""
-    fleet_error = next((error for error in errors if not _closes_offerings(error)), None)
+def launch_failure(errors: Sequence[FleetError], *, scope: str = "") -> LaunchFailure:
+    """Why there is no instance; an answer without instances and errors counts as insufficient capacity.
+
+    ``scope``: the launch's placement group or tenancy.
+    """
+    fleet_error = next((error for error in errors if not _closes_offerings(error, scope)), None)
     if fleet_error is None:
         return LaunchFailure(True, "InsufficientCapacity", _summary(errors))
     return LaunchFailure(False, failure_reason(fleet_error), f"{fleet_error.code}: {fleet_error.message}")
 
 
-def _closes_offerings(error: FleetError) -> bool:
-    """A quota that refuses the whole request names no type: nothing is closed, and the next plan would be the same."""
-    if error.code in QUOTA_CODES:
-        return bool(error.instance_type)
-    return error.code in CAPACITY_CODES or error.code == NO_SPOT_ROLE
+def _closes_offerings(error: FleetError, scope: str) -> bool:
+    """What refuses the whole request names neither type nor zone: nothing is closed, and the next plan is the same."""
+    sizes = {error.instance_type: 0} if error.instance_type else {}
+    return any(_offering_failures(error, 0, sizes, scope))
 
 
 def failure_reason(error: FleetError) -> str:

@@ -162,8 +162,9 @@ def _send(
     if wait_seconds:
         pause_launch(ports, row, wait_seconds, now)
         return None
+    request = json.loads(row.request)
     try:
-        result = ports.ec2.create_fleet(json.loads(row.request))
+        result = ports.ec2.create_fleet(request)
     except (Throttled, Unavailable) as error:
         # No definite response: the same request under the same token, later.
         if isinstance(error, Throttled):
@@ -173,7 +174,8 @@ def _send(
         retry_later(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), row.attempt, now)
         return None
     except ApiError as error:
-        result = FleetResult(errors=(FleetError(error.code, str(error)),))
+        market = request["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
+        result = FleetResult(errors=(FleetError(error.code, str(error), capacity_type=market),))
     result = instance_assignment.attribute_reservations(result, row.reservations)
     return handle_response(
         ports, record_health(ports, row, result, now), waiting, (*instances, *result.instances), result, now

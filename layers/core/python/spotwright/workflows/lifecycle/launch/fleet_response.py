@@ -40,15 +40,18 @@ def handle_response(
     result: FleetResult,
     now: datetime,
 ) -> LaunchRow | None:
-    """A definite response: instances are assigned; the errors say whether to try again for missing ones."""
+    """A definite response: instances are assigned; the errors say whether to try again for missing ones.
+
+    Where they close no offering that was open, the next plan would be the same: the launch waits, ever longer.
+    """
     row = with_assignments(row, waiting, instances)
     missing = tuple(claim for claim in waiting if claim.name not in row.instances)
-    verdict = fleet_errors.launch_failure(result.errors)
+    verdict = fleet_errors.launch_failure(result.errors, scope=row.placement_group)
     if missing and verdict.reason == fleet_errors.LAUNCH_TEMPLATE_NOT_FOUND and not row.templates_recreated:
         return ports.state.save(
             msgspec.structs.replace(row, request="", attempt=row.attempt + 1, templates_recreated=True)
         )
-    if missing and not verdict.insufficient_capacity:
+    if missing and not (verdict.insufficient_capacity and row.offerings_closed):
         retry_refused(ports, msgspec.structs.replace(row, request=""), missing, verdict.reason, verdict.message, now)
         return None
     failure = f"{verdict.reason}: {verdict.message}" if missing else ""
@@ -84,6 +87,7 @@ def record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, no
         ports.state, result.instances, result.errors,
         now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group, launch=row.id,
         node_addresses={instance_type.name: instance_type.capacity.get(resources.PODS, 1) for instance_type in types},
+        requested_ms=row.requested_at,
     )  # fmt: skip
     for error in (fleet_error for fleet_error in result.errors if fleet_error.code in fleet_errors.THROTTLING_CODES):
         slow_down(ports, error.message, now)
