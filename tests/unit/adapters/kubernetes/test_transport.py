@@ -20,8 +20,8 @@ class FakeConnection:
         self._answers = list(answers)
         self.paths: list[str] = []
 
-    def read(self, method: str, path: str) -> bytes:
-        self.paths.append(f"{method} {path}")
+    def read_at_most(self, path: str, most_bytes: int | None) -> bytes:
+        self.paths.append(f"GET {path}")
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -26,6 +26,8 @@ CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 # Connections that are kept: as many as calls are made at once, where five launches make ten each. One beyond that would
 # be closed after its call, and each such call would begin with a handshake.
 KEPT_CONNECTIONS: Final = 50
+# What is read of a long answer at a time.
+_PART_BYTES = 262_144
 # Where the kubelet mounts a pod's token and the cluster's CA.
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -114,6 +116,25 @@ class Connection:
             return response.data
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
+
+    def read_at_most(self, path: str, most_bytes: int | None) -> bytes | None:
+        """The bytes that a GET is answered with; None when they are more, of which the rest is left unread.
+
+        ``most_bytes`` None: any number. Raises the exceptions of ``spotwright.errors``.
+        """
+        if most_bytes is None:
+            return self.read("GET", path)
+        response, parts, size = self.stream("GET", path), list[bytes](), 0
+        try:
+            for part in response.stream(_PART_BYTES, decode_content=True):
+                parts.append(part)
+                size += len(part)
+                if size > most_bytes:
+                    response.close()
+                    return None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unavailable(f"GET {path}: {error}", code=type(error).__name__) from error
+        return b"".join(parts)
 
     def stream(
         self,

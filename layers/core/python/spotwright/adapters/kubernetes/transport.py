@@ -16,12 +16,12 @@ from kubernetes.client.configuration import Configuration
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.adapters.kubernetes.codecs.pages import PageDecoder
 from spotwright.adapters.kubernetes.connection import Connection, token_configuration
+from spotwright.adapters.kubernetes.page_limit import PageReader
 from spotwright.errors import Conflict, Throttled, Unavailable
 
 ATTEMPTS: Final = 4
 # Full jitter between 0 and the step, which doubles: at most 0.1 + 0.2 + 0.4 s of waiting.
 FIRST_PAUSE_SECONDS: Final = 0.1
-PAGE_SIZE: Final = 500
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -71,14 +71,13 @@ class Transport:
             raise Unavailable(f"list {path}: {error}", code="NoList") from error
 
     def _items[Value](self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str]) -> Iterator[Value]:
-        query["limit"] = str(PAGE_SIZE)
+        reader, token = PageReader(self._connection, path, query), ""
         while True:
-            url = f"{path}?{urlencode(query)}"
-            page = decoder.page(_with_attempts(functools.partial(self._connection.read, "GET", url), ATTEMPTS))
+            page = decoder.page(_with_attempts(functools.partial(reader.read, token), ATTEMPTS))
             yield from page.items
-            if not page.next_page:
+            token = page.next_page
+            if not token:
                 return
-            query["continue"] = page.next_page
 
 
 def _with_attempts[Answer](send: Callable[[], Answer], attempts: int) -> Answer:

@@ -11,10 +11,9 @@ import msgspec
 import urllib3
 
 from spotwright.adapters.kubernetes.connection import Connection, status_error
+from spotwright.adapters.kubernetes.page_limit import PageReader
 from spotwright.errors import Conflict, Unavailable
 
-# 3.3 MB of pods of 6.5 KB: the largest part of a list that is in memory at once.
-PAGE_SIZE = 500
 # The API server ends a watch after this long; jittered, so that watches do not end together.
 WATCH_SECONDS = 240
 # Bookmarks come about once a minute: after this time without any event the connection counts as dead.
@@ -65,13 +64,13 @@ def list_pages(connection: Connection, path: str) -> Iterator[Page]:
     Without ``resourceVersion``, so that a list is never older than what was seen before it. "0" would spare etcd, but
     many API servers then ignore ``limit``, and 50,000 pods come in one answer.
     """
-    query = {"limit": str(PAGE_SIZE)}
+    reader, token = PageReader(connection, path, {}), ""
     while True:
-        page = _read_page(connection, f"{path}?{urlencode(query)}")
+        page = _read_page(reader, path, token)
         yield Page(page.items or (), page.metadata.resource_version)
-        if not page.metadata.continue_token:
+        token = page.metadata.continue_token
+        if not token:
             return
-        query["continue"] = page.metadata.continue_token
 
 
 def watch_objects(
@@ -107,12 +106,9 @@ def resource_version(obj: msgspec.Raw) -> str:
     return msgspec.json.decode(obj, type=_Versioned).metadata.resource_version
 
 
-def _read_page(connection: Connection, path: str) -> _List:
+def _read_page(reader: PageReader, path: str, token: str) -> _List:
     try:
-        response = connection.stream("GET", path)
-        return msgspec.json.decode(response.data, type=_List)
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Unavailable(f"GET {path}: {error}", code=type(error).__name__) from error
+        return msgspec.json.decode(reader.read(token), type=_List)
     except msgspec.DecodeError as error:
         raise Unavailable(f"GET {path}: the answer is not a list of objects: {error}") from error
     except Conflict as error:
