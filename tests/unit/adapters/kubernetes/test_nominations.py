@@ -83,3 +83,29 @@ def test_a_pod_that_another_process_nominated_in_between_is_nominated(
     transport = Overtaken({"pod": shown("1")}, after)
     found = nominate(cast("Transport", transport), NODE, {"default/pod": "1"}, again=again)
     assert found == ({"default/pod"} if is_nominated else set())
+
+
+class PatchedTransport(FakeTransport):
+    """Holds the tests of a patch against the pod, as the API server does."""
+
+    def call(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        pod = super().call(method, path, **more)
+        for change in more.get("body", ()):
+            *places, field = change["path"].strip("/").split("/")
+            part: dict[str, Any] = pod
+            for place in places:
+                part = part.setdefault(place, {})
+            if change["op"] == "test" and part.get(field) != change["value"]:
+                raise InvalidRequest("the test of the patch does not hold")
+            if change["op"] == "add":
+                part[field] = change["value"]
+        return pod
+
+
+def test_a_pod_that_is_bound_meanwhile_is_neither_written_nor_counted() -> None:
+    bound, waiting = shown("1", node="other"), shown("2")
+    transport = PatchedTransport({"bound": bound, "waiting": waiting})
+    found = nominate(cast("Transport", transport), NODE, {"default/bound": "1", "default/waiting": "2"}, again=False)
+    assert found == {"default/waiting"}
+    assert bound["status"] == {}
+    assert waiting["status"] == {"nominatedNodeName": NODE}
