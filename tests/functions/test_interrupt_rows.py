@@ -8,7 +8,7 @@ import pytest
 from spotwright.errors import ApiError
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.ports.rows import Row
+from spotwright.workflows.ports.rows import NoticeRow
 from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
 
 SPOT = "EC2 Spot Instance Interruption Warning"
@@ -29,7 +29,7 @@ def test_a_spot_warning_counts_although_lifecycle_saves_the_recommendation_meanw
     handler(sqs_event([envelope(REBALANCE)]), Context())
     usual = world.state.save
 
-    def save(row: Row) -> Row:
+    def save(row: NoticeRow) -> NoticeRow:
         monkeypatch.setattr(world.state, "save", usual)
         recommended = world.state.notice("i-1")
         assert recommended is not None

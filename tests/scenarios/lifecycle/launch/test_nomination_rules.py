@@ -68,7 +68,7 @@ def test_pods_whose_nomination_is_cleared_before_the_taint_goes_are_nominated_ag
     def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
         for pod in world.cluster.all("pods"):
             world.cluster.update("pods", pod.key, nominated_node_name="")
-        opened = usual(node, taints, **more)  # type: ignore[arg-type]
+        opened = usual(node, taints, **more)
         opened_at.append(len(world.effects.log))
         return opened
 
