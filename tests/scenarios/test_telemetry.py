@@ -110,6 +110,10 @@ SCENARIOS = {
         "a_scheduled_event_drains_the_node_as_its_message_would",
         "volumes_in_trouble_are_said_and_the_node_is_kept",
     ),
+    "scenarios/lifecycle/disruption/test_scheduled_events.py": (
+        "an_event_that_ec2_called_off_removes_nothing",
+        "an_event_that_ec2_postponed_is_waited_for_until_its_new_last_hour",
+    ),
     "scenarios/lifecycle/disruption/test_rebalance.py": (
         "the_node_is_replaced_in_a_better_pool_before_it_goes_and_the_decision_says_why",
     ),

@@ -40,6 +40,20 @@ def test_the_smallest_active_budget_for_the_reason_counts() -> None:
     assert allowed_disruptions(pool, "Empty", 100, SUNDAY) == 0
 
 
+@pytest.mark.parametrize(
+    ("budget", "allowed"),
+    [
+        (Budget("2", schedule="@yearly", duration="99999999h"), 2),
+        (Budget("2", schedule="@yearly", duration=f"{9 * 10**20}h"), 2),
+        (Budget("2", schedule="0 0 29 2 *", duration=f"{'9' * 5000}m"), 2),
+        (Budget("9" * 5000), UNLIMITED),
+    ],
+    ids=["beyond dates", "beyond timedelta", "beyond an integer's text", "nodes"],
+)
+def test_a_budget_of_extreme_numbers_is_a_budget(budget: Budget, allowed: int) -> None:
+    assert allowed_disruptions(builders.nodepool(budgets=(budget,)), "Empty", 10, NOON) == allowed
+
+
 @pytest.mark.parametrize("budgets", [(), (Budget("1", schedule="@weekly", duration="1m"),)])
 def test_without_an_active_budget_there_is_no_limit(budgets: tuple[Budget, ...]) -> None:
     assert allowed_disruptions(builders.nodepool(budgets=budgets), "Empty", 10, NOON) == UNLIMITED

@@ -1,55 +1,26 @@
 """EC2 names a time at which it stops, reboots or retires an instance: its node goes before, as budgets have room."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from spotwright.disruption import scheduled_change
 from spotwright.model import labels
 from spotwright.model.ec2.instance_status import InstanceStatus, ScheduledEvent
-from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import replay
 from tests.scenarios.lifecycle.conftest import fresh_world
-from tests.scenarios.lifecycle.disruption.scheduled_events import schedule, scheduled
-
-POD = builders.pod("web", cpu_millicores=1800)
-HOUR = 3600
-
-
-def running(pods: int = 1, *budgets: Budget) -> World:
-    world = fresh_world()
-    world.cluster.update("nodepools", "default", budgets=budgets or (Budget("100%"),))
-    world.deploy(POD, pods)
-    assert world.run(180, until=lambda: len(world.running_pods()) == pods)
-    world.run(60)
-    return world
-
-
-def instance(claim: NodeClaim) -> str:
-    return claim.provider_id.rpartition("/")[2]
-
-
-def announce(world: World, claim: NodeClaim, **ahead: float) -> None:
-    """EC2 schedules an event beside those that there are, and AWS Health says so: the time in its own format."""
-    at = world.clock.now() + timedelta(**ahead)
-    schedule(world, claim, at, *scheduled(world, claim))
-    deliver(world, claim, startTime=at.strftime("%a, %d %b %Y %H:%M:%S GMT"))
-
-
-def deliver(world: World, claim: NodeClaim, **fields: Any) -> None:
-    detail = {
-        "service": "EC2", "eventTypeCategory": "scheduledChange", "eventTypeCode": "AWS_EC2_RETIREMENT",
-        "statusCode": "upcoming", "affectedEntities": [{"entityValue": instance(claim)}],
-    }  # fmt: skip
-    world.deliver_event("AWS Health Event", detail | fields, source="aws.health")
-
-
-def names(world: World) -> set[str]:
-    return {claim.name for claim in world.claims()}
+from tests.scenarios.lifecycle.disruption.scheduled_events import (
+    HOUR,
+    announce,
+    deliver,
+    instance,
+    names,
+    running,
+    schedule,
+)
 
 
 def reasons(world: World) -> list[tuple[str, str]]:

@@ -9,9 +9,16 @@ from spotwright.model.karpenter.nodepool import Budget
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from tests.scenarios.lifecycle.conftest import fresh_world
-from tests.scenarios.lifecycle.disruption.scheduled_events import schedule, scheduled
+from tests.scenarios.lifecycle.disruption.scheduled_events import (
+    HOUR,
+    POD,
+    announce,
+    names,
+    running,
+    schedule,
+    scheduled,
+)
 from tests.scenarios.lifecycle.disruption.sick_nodes import is_deleted
-from tests.scenarios.lifecycle.disruption.test_scheduled_change import HOUR, POD, announce, names, running
 
 
 def kept_in_its_last_hour(world: World, hours: float) -> bool:

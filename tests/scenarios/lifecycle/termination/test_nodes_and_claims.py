@@ -463,3 +463,13 @@ def test_a_node_that_its_claim_and_its_instance_left_behind_goes(world: World) -
     world.forget_deployments()
     world.ec2.forget_instance(instance_id(claim.provider_id))
     assert world.run(2 * MINUTES, until=lambda: not world.cluster.nodes())
+
+
+def test_a_node_of_two_claims_that_ec2_takes_back_is_drained_for_its_own_claim(world: World) -> None:
+    claim = running_claim(world)
+    twin(world, claim)
+    began = len(world.effects.log)
+    world.interrupt_spot(instance_id(claim.provider_id))
+    assert world.run(180, until=lambda: claim.name not in {each.name for each in world.claims()})
+    acts = [effect.action for effect in world.effects.log[began:]]
+    assert acts.index("create_fleet") < acts.index("evict") < acts.index("terminate")

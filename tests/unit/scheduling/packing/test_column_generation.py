@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spotwright.model import resources
-from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog
 from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
@@ -21,7 +21,7 @@ from spotwright.scheduling.packing.problem import (
     RemainingLimits,
     candidate_offerings,
 )
-from tests.unit.scheduling.builders import GIB, TYPES, pool, snapshot
+from tests.unit.scheduling.builders import GIB, TYPES, instance, planned, pods, pool, snapshot
 
 SIZE_BOUND = 48_000
 BUDGET = 60_000
@@ -99,14 +99,32 @@ def test_small_pods_join_those_that_need_hosts_of_their_own() -> None:
     assert [packed_nodes.pod_counts for packed_nodes in by_patterns.nodes] == [{0: 1, 1: 1}] * 14
 
 
-def test_pods_without_rules_are_left_to_other_searches() -> None:
-    packing_problem = problem(LARGE_AND_SMALL, [0, 0])
-    assert pack_by_patterns(packing_problem, alone(packing_problem, [14, 14]), SIZE_BOUND, BUDGET) is None
+# More classes than are tried whatever decides.
+MANY: list[Size] = [(1_500, GIB, 1), (500, GIB, 1), *((100 + number, GIB, 1) for number in range(12))]
+
+
+def test_pods_of_many_classes_without_rules_are_left_to_other_searches() -> None:
+    packing_problem = problem(MANY, [0] * len(MANY))
+    counts = [14, 14, *(1 for _ in MANY[2:])]
+    assert pack_by_patterns(packing_problem, alone(packing_problem, counts), SIZE_BOUND, BUDGET) is None
 
 
 def test_hosts_do_not_decide_where_others_need_most_nodes() -> None:
-    packing_problem = problem(LARGE_AND_SMALL, [1, 0])
-    assert pack_by_patterns(packing_problem, alone(packing_problem, [3, 28]), SIZE_BOUND, BUDGET) is None
+    packing_problem = problem(MANY, [1, *(0 for _ in MANY[1:])])
+    counts = [3, 28, *(1 for _ in MANY[2:])]
+    assert pack_by_patterns(packing_problem, alone(packing_problem, counts), SIZE_BOUND, BUDGET) is None
+
+
+def test_room_for_one_pod_more_on_many_nodes_pays_though_a_few_of_them_save_nothing() -> None:
+    """A node of 16 cpu costs as much as two of 8 cpu, and holds one small pod beside their four large ones."""
+    sold = (
+        instance("r.xlarge", 4, 29, 0.25), instance("r.2xlarge", 8, 58, 0.5), instance("r.4xlarge", 16, 116, 1.0),
+        instance("m.large", 2, 7, 0.094), instance("m.xlarge", 4, 14, 0.188), instance("m.4xlarge", 16, 58, 0.75),
+    )  # fmt: skip
+    bought = planned(*pods(300, "large", 3.5, "28Gi"), *pods(300, "small", 0.9, "3100Mi"), types=sold)
+    assert not bought.unschedulable_pods
+    # By hand: 75 r.4xlarge, which hold 4 large pods and a small one each, and m.4xlarge with 17 of the other 225.
+    assert bought.price_picousd_per_hour <= (75 + 14 * 0.75) * PICOUSD
 
 
 def test_limits_count_what_the_nodes_leave() -> None:

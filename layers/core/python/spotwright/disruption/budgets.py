@@ -6,6 +6,7 @@ Source: Karpenter v1.14 ``NodePool.MustGetAllowedDisruptions`` and ``pkg/control
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Final
 
 from spotwright.disruption import cron
@@ -18,6 +19,8 @@ from spotwright.model.quoting import quote
 UNLIMITED: Final = 2**31 - 1
 
 _NODES: Final = re.compile(r"^(100%|[0-9]{1,2}%|[0-9]+)$")
+# A window is no longer: within eight years and a day every schedule that ever begins has begun (29 February).
+_LONGEST_WINDOW: Final = timedelta(days=2923)
 _DURATION: Final = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:0s)?$")
 
 
@@ -96,11 +99,13 @@ def remaining_disruptions(
 
 
 def _node_count(text: str, total: int) -> int:
-    return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(text)
+    # A Decimal is read from any number of digits, an int is not.
+    return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(min(Decimal(text), Decimal(UNLIMITED)))
 
 
 def _parse_duration(text: str) -> timedelta | None:
     parsed = _DURATION.match(text)
     if parsed is None or not (parsed[1] or parsed[2]):
         return None
-    return timedelta(hours=int(parsed[1] or 0), minutes=int(parsed[2] or 0))
+    seconds = Decimal(parsed[1] or 0) * 3600 + Decimal(parsed[2] or 0) * 60
+    return timedelta(seconds=int(min(seconds, Decimal(_LONGEST_WINDOW.total_seconds()))))

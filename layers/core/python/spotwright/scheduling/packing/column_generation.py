@@ -1,12 +1,14 @@
 """Nodes and their pods are chosen together, by what each pod is worth, where that finds what other ways do not.
 
 Where pods that need hosts of their own decide how many nodes there are, nodes are small and have few pods, and the
-sizes of nodes say little of what fits on them. And where many nodes have pods of a few classes, a node that has room for
+sizes of nodes say little of what fits on them. And where many nodes have pods of a few classes, a node with room for
 one pod more pays only when many of them are bought, which replacing a few nodes at a time does not find: four pods of
-28 GiB and a small one on a node of 16 cpu, in place of two pods on each of two nodes of 8 cpu. Then patterns (the pods of one node) are generated: the linear program
-of those there are says what a pod of each class is worth; a pattern whose pods are worth more than its node joins them,
-until there is none (in papers: column generation, of Gilmore and Gomory). Patterns that the program has whole nodes of
-are bought, else one of the largest fraction, and the program is solved again for the pods that are left.
+28 GiB and a small one on a node of 16 cpu, in place of two pods on each of two nodes of 8 cpu.
+
+Then patterns (the pods of one node) are generated: the linear program of those there are says what a pod of each class
+is worth; a pattern whose pods are worth more than its node joins them, until there is none (in papers: column
+generation, of Gilmore and Gomory). Patterns that the program has whole nodes of are bought, else one of the largest
+fraction, and the program is solved again for the pods that are left.
 """
 
 from collections import Counter
@@ -58,8 +60,8 @@ _TOLERANCE: Final = 1e-6
 def pack_by_patterns(problem: PackingProblem, packing: Packing, size_bound: int, budget: int) -> Packing | None:
     """Another packing of the pods of a packing, with pods left where it found no node for them or the budget ended.
 
-    None where that is not likely to find cheaper nodes, and where the packing leaves pods. Nodes are at most as large as the largest there
-    is, or as ``size_bound``, in millicores.
+    None where that is not likely to find cheaper nodes, and where the packing leaves pods. Nodes are at most as large
+    as the largest there is, or as ``size_bound``, in millicores.
     """
     if budget <= 0 or any(packing.unpacked) or not _is_promising(problem, packing):
         return None

@@ -8,6 +8,7 @@ claim's launch are searched when the claim never received one.
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.errors import Conflict
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import TICK_SECONDS
@@ -55,7 +56,7 @@ def finalize(
         return None
     claim, deadline = _with_deadline(ports, claim, now)
     nodes = nodes_of(ports, claim, now=now, seen=seen)
-    if find_condition(claim.conditions, "Drained") is None and other_claims(ports, claim):
+    if find_condition(claim.conditions, "Drained") is None and other_claims(ports, claim) and not _goes(ports, claim):
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
@@ -80,6 +81,12 @@ def finalize(
         return TICK_SECONDS
     _remove_finalizer(ports, claim, now)
     return None
+
+
+def _goes(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """Whether EC2 takes the instance back: then its Node is drained, however many claims have it."""
+    notice = ports.state.notice(instance_id(claim.provider_id))
+    return notice is not None and notice.kind in REPLACED_KINDS and bool(claim.node_name)
 
 
 def _empty(
