@@ -31,7 +31,10 @@ SWITCHES: Final = (
         search, "replace_nodes", lambda *_: None, "Nodes are replaced by cheaper ones that cover their pods in sum."
     ),
     Switch(
-        search, "pack_by_patterns", lambda *_: None, "Pods that need hosts of their own get nodes chosen with them."
+        search,
+        "pack_by_patterns",
+        lambda *_: None,
+        "Nodes are chosen with their pods where hosts decide, or classes are few.",
     ),
     Switch(GreedyPacker, "fractional_cost", lambda _: 0.0, "A bound that cannot be cheaper is not tried."),
     Switch(greedy, "_GOOD_ENOUGH", 1.0, "An offering within 1 % of the best possible is taken at once."),

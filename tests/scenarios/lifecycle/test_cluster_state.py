@@ -212,6 +212,21 @@ def test_no_lie_keeps_pods_without_a_node(lie: Callable[[ClusterObjects], Cluste
     assert world.run(seconds, until=lambda: everybody_runs(world, 3))
 
 
+@pytest.mark.parametrize("lie", [nodes_are_huge, pods_are_hidden, one_more_node])
+def test_no_lie_evicts_a_pod_of_a_node_that_ec2_takes_before_it_has_a_place(
+    lie: Callable[[ClusterObjects], ClusterObjects],
+) -> None:
+    world = shipping(1)
+    claim, *_ = settled(world, 2)
+    world.cluster_state.lie = lie
+    began = len(world.effects.log)
+    world.interrupt_spot(instance_id(claim.provider_id))
+    assert world.run(300, until=lambda: claim.name not in {left.name for left in world.claims()})
+    assert world.run(60, until=lambda: everybody_runs(world, 2))
+    actions = [effect.action for effect in world.effects.log[began:]]
+    assert actions.index("create_fleet") < actions.index("evict")
+
+
 def test_a_lie_that_leaves_pods_without_a_node_costs_a_list_of_the_cluster_in_ten_minutes() -> None:
     world = shipping(1)
     settled(world, 1)

@@ -660,3 +660,11 @@ def test_a_planner_that_the_store_failed_is_not_waited_for() -> None:
     world.clock.advance(2)
     lifecycle(world.ports, notice, now=world.clock.now())
     assert len(decisions(world, "interrupt")) == 1
+
+
+def test_offerings_that_cannot_be_marked_keep_no_replacement_waiting() -> None:
+    world = running(3)
+    world.effects.inject(Fault("state", "save_offering_health", Unavailable("no memory", code="Timeout"), times=99))
+    warn(world, *world.claims())
+    world.run(6)
+    assert [len(decision.disruptions) for decision in decisions(world, "interrupt")] == [3]

@@ -13,9 +13,10 @@ from spotwright.decisions.decision import Disruption, decode_decision, derived_i
 from spotwright.disruption import interruption
 from spotwright.errors import Conflict
 from spotwright.model import labels
-from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account.offering_health_store import (
@@ -28,8 +29,10 @@ from spotwright.workflows.lifecycle.commands import INTERRUPTED
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import time_budget
 from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.confirmation import decide_on_read_nodes
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
-from spotwright.workflows.planning.snapshot import gather
+from spotwright.workflows.planning.overlay import BehindError
+from spotwright.workflows.planning.snapshot import gather, gather_listed
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import ClusterRow, NoticeRow, epoch_ms
@@ -61,17 +64,13 @@ def decide_replacements(
         undecided = _undecided(ports, nodes, before)
         if not undecided:
             return
-        gathered = interruption.mark_deleting(
-            gather(ports, before, now=now, nodes_read={node.claim.node_name for node in undecided} - {""}),
-            {node.notice.instance_id for node in undecided},
-        )
-        snapshot, _ = time_budget.fit(with_launch_bounds(gathered, before, ports.state), seconds_left)
+        snapshot, plan = _plan(ports, before, undecided, now, seconds_left)
         decision = commit_plan(
             state=ports.state,
             blobs=ports.blobs,
             snapshot=snapshot,
             cluster_version=before.version,
-            plan=decide(snapshot, ports.catalogs.read(snapshot.catalog_key)),
+            plan=plan,
             kind="interrupt",
             message=_message(undecided),
             disruptions=_disruptions(snapshot, undecided, now),
@@ -84,6 +83,30 @@ def decide_replacements(
             )  # fmt: skip
             return
     raise Conflict("other invocations committed first in every attempt", code="Conflict")
+
+
+def _plan(
+    ports: LifecyclePorts, row: ClusterRow, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft
+) -> tuple[Snapshot, Plan]:
+    """What is launched for the pods of these nodes, and the snapshot that says so.
+
+    They are evicted for the room that it shows on other Nodes, which are read; of lists where these are not as a
+    cluster state shows them.
+    """
+    names = {node.claim.node_name for node in nodes} - {""}
+
+    def marked(gathered: Snapshot) -> Snapshot:
+        going = interruption.mark_deleting(gathered, {node.notice.instance_id for node in nodes})
+        return time_budget.fit(with_launch_bounds(going, row, ports.state), seconds_left)[0]
+
+    snapshot = marked(gather(ports, row, now=now, nodes_read=names))
+    try:
+        return decide_on_read_nodes(
+            snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster, lambda pod: pod.node_name in names
+        )
+    except BehindError as behind:
+        snapshot = marked(gather_listed(ports, row, behind, now=now))
+        return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
 
 
 def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: ClusterRow) -> list[Interrupted]:
@@ -111,7 +134,11 @@ def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime
     pods_by_node: dict[str, list[Pod]] = {}
     for pod in snapshot.pods:
         pods_by_node.setdefault(snapshot.moving_pods.get(pod.key, pod.node_name), []).append(pod)
-    names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    nodes_by_claim = nodes_of_claims(snapshot.nodeclaims, snapshot.nodes)
+
+    def pods_of(claim: str) -> list[Pod]:
+        return [pod for there in nodes_by_claim.get(claim, ()) for pod in pods_by_node.get(there.name, ())]
+
     return tuple(
         Disruption(
             id=node.command(snapshot.cluster),
@@ -119,7 +146,7 @@ def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime
             candidates=(node.claim.name,),
             candidate_uids={node.claim.name: node.claim.metadata.uid},
             deadline=_force_at(
-                pods_by_node.get(names.get(node.claim.provider_id, ""), ()),
+                pods_of(node.claim.name),
                 snapshot.pod_disruption_budgets,
                 node.notice,
                 now,

@@ -405,7 +405,7 @@ def _replace(
 ) -> ApiError | None:
     """Commit a decision for the pods of these nodes and ring for its launches; why it failed, if it did."""
     try:
-        mark_offerings(ports, nodes)
+        _mark_offerings(ports, nodes)
         decide_replacements(ports, nodes, now, seconds_left)
         if not _act(ports, now, seconds_left):
             # An invocation that ended here may have left launches that nobody has begun.
@@ -417,6 +417,15 @@ def _replace(
     except ApiError as failure:
         return failure
     return None
+
+
+def _mark_offerings(ports: LifecyclePorts, nodes: Sequence[Interrupted]) -> None:
+    """What the account remembers of its offerings keeps no replacement waiting."""
+    try:
+        mark_offerings(ports, nodes)
+    except ApiError as failure:
+        names = ", ".join(sorted(node.claim.name for node in nodes))
+        log_line(log, log_lines.STEP_FAILED, kind="offering", object=names, code=failure.code, error=str(failure))
 
 
 def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
