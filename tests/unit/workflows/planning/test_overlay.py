@@ -18,6 +18,7 @@ from spotwright.workflows.lifecycle.launch.phases import STALE_AFTER
 from spotwright.workflows.planning import overlay
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.planning.overlay import BehindError, lay_over, to_snapshot
+from spotwright.workflows.planning.snapshot import instances_going
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, epoch_ms
 from tests.scenarios.lifecycle.conftest import fresh_world
 
@@ -122,6 +123,40 @@ def test_the_claim_of_a_disruption_that_began_is_on_its_way_out(world: World, ph
     snapshot = laid_over(world, state_of(world), commands=[command])
     leaving = [claim.name for claim in snapshot.nodeclaims if claim.metadata.deletion_timestamp]
     assert leaving == ([claim.name] if leaves else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "leaves"),
+    [
+        ({}, False),
+        ({"forced": True}, True),
+        ({"initialized": True}, True),
+        ({"phase": "done"}, True),
+    ],
+    ids=["waits", "EC2 takes it anyway", "was initialized", "went on"],
+)
+def test_a_node_whose_replacement_goes_itself_stays_and_counts_in_limits(
+    world: World, changes: dict[str, object], leaves: bool
+) -> None:
+    """Else what is launched for the pods of the replacement could exceed the limits, when its command is given up."""
+    claim, replacement = world.claims()
+    command = CommandRow(
+        "c", world.cluster.name, "d", "Drifted", (claim.name,), {claim.name: claim.metadata.uid},
+        phase=str(changes.get("phase", "waiting")), forced="forced" in changes, replacements=(replacement.name,),
+        initialized_replacements=(replacement.name,) if "initialized" in changes else (),
+    )  # fmt: skip
+    state = state_of(world)
+    deleted = msgspec.structs.replace(replacement.metadata, deletion_timestamp=world.clock.now())
+    state = hide(state, nodeclaims=(claim, msgspec.structs.replace(replacement, metadata=deleted)))
+    snapshot = laid_over(world, state, commands=[command])
+    leaving = {claim.name for claim in snapshot.nodeclaims if claim.metadata.deletion_timestamp}
+    assert (claim.name in leaving) is leaves
+    going = instances_going(state_snapshot(world, state), (), [command], ("Drifted",))
+    assert bool(going) is (leaves and command.phase == "waiting")
+
+
+def state_snapshot(world: World, state: ClusterState) -> Snapshot:
+    return to_snapshot(state, world.cluster, world.settings, world.clock.now())
 
 
 def test_a_pod_that_was_bound_since_is_on_its_node_and_a_pod_that_is_gone_is_not_there(world: World) -> None:

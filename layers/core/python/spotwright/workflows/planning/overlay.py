@@ -205,13 +205,23 @@ def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow]) -> Snapsh
     uids = {
         (name, uid)
         for row in commands
-        if row.phase in ("waiting", "done")
+        if row.phase == "done" or (row.phase == "waiting" and not loses_replacement(row, snapshot))
         for name, uid in row.candidate_uids.items()
         if name in row.candidates
     }
     going = (claim for claim in snapshot.nodeclaims if (claim.name, claim.metadata.uid) in uids)
     instances = {instance_id(claim.provider_id) for claim in going} - {""}
     return interruption.mark_deleting(snapshot, instances) if instances else snapshot
+
+
+def loses_replacement(row: CommandRow, snapshot: Snapshot) -> bool:
+    """Whether a command is about to be given up, since a replacement that it waits for goes itself: its nodes stay, and
+    count in the limits of their NodePools.
+    """
+    waited_for = set(row.replacements) - set(row.initialized_replacements)
+    return not row.forced and any(
+        claim.name in waited_for and claim.metadata.deletion_timestamp is not None for claim in snapshot.nodeclaims
+    )
 
 
 def _with_waiting_pods(snapshot: Snapshot, contacted: datetime, cluster: ClusterPort) -> Snapshot:

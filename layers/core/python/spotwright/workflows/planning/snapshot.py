@@ -43,6 +43,7 @@ from spotwright.workflows.planning.overlay import (
     BehindError,
     lay_over,
     lay_over_claims,
+    loses_replacement,
     to_snapshot,
 )
 from spotwright.workflows.ports.bundles import ListingPorts, SnapshotPorts
@@ -225,7 +226,7 @@ def instances_going(
     uids |= {
         (name, row.candidate_uids.get(name))
         for row in commands
-        if row.phase in ("planned", "waiting") and row.reason in reasons
+        if row.phase in ("planned", "waiting") and row.reason in reasons and not loses_replacement(row, snapshot)
         for name in row.candidates
     }
     going = (claim for claim in snapshot.nodeclaims if (claim.name, claim.metadata.uid) in uids)
