@@ -11,7 +11,6 @@ from spotwright.decisions.decision import SCHEDULED_CHANGE
 from spotwright.disruption import simulation
 from spotwright.disruption.candidates import build_candidates, from_another
 from spotwright.disruption.noticed import Noticed, as_blocked, close_nodes, within_all_budgets
-from spotwright.model.ec2.instance_status import InstanceStatus, ScheduledEvent
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
@@ -23,16 +22,6 @@ REASON: Final = SCHEDULED_CHANGE
 MAXIMUM_TRIALS: Final = 6
 # So long before the time that EC2 names the node is drained, whatever the budgets say.
 LAST_HOUR_MS: Final = 60 * 60 * 1000
-
-
-def event_deadline(event: ScheduledEvent) -> int:
-    """When EC2 acts, in epoch milliseconds; 0 = it does not say when, so at any time."""
-    return int(event.not_before.timestamp() * 1000) if event.not_before else 0
-
-
-def earliest_event(status: InstanceStatus) -> ScheduledEvent | None:
-    """What EC2 does to the instance first; None = nothing."""
-    return min(status.events, key=lambda event: (event_deadline(event), event.code), default=None)
 
 
 def replace_scheduled(

@@ -30,6 +30,11 @@ class ScheduledEvent(msgspec.Struct, frozen=True):
     code: str
     not_before: datetime | None = None
 
+    @property
+    def deadline_ms(self) -> int:
+        """When EC2 acts, in epoch milliseconds; 0 = it does not say when, so at any time."""
+        return int(self.not_before.timestamp() * 1000) if self.not_before else 0
+
 
 class InstanceStatus(msgspec.Struct, frozen=True):
     """An instance of which EC2 says anything but that it is well."""
@@ -37,3 +42,8 @@ class InstanceStatus(msgspec.Struct, frozen=True):
     instance_id: str
     impairments: tuple[Impairment, ...] = ()
     events: tuple[ScheduledEvent, ...] = ()
+
+    @property
+    def earliest_event(self) -> ScheduledEvent | None:
+        """What EC2 does to the instance first; None = nothing."""
+        return min(self.events, key=lambda event: (event.deadline_ms, event.code), default=None)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.disruption.scheduled_change import LAST_HOUR_MS, earliest_event
+from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_status import ScheduledEvent
@@ -149,7 +149,7 @@ def _read_events(
     except ApiError as failure:
         _log_failure(ending, failure)
         return failure
-    return {status.instance_id: event for status in statuses if (event := earliest_event(status)) is not None}
+    return {status.instance_id: event for status in statuses if (event := status.earliest_event) is not None}
 
 
 def _log_failure(ids: Iterable[str], failure: ApiError) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.disruption.scheduled_change import LAST_HOUR_MS, event_deadline
+from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.lifecycle.steps import Deletion
@@ -376,7 +376,7 @@ def _is_still_scheduled(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim,
     if event is None:
         _end(ports, row, claim, "EC2 has no event scheduled for the instance")
         return False
-    moved = msgspec.structs.replace(row, deadline=event_deadline(event))
+    moved = msgspec.structs.replace(row, deadline=event.deadline_ms)
     if is_last_hour(moved, now):
         return True
     not_before = taken_at(moved, now).isoformat()

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import NoticeKind
-from spotwright.disruption.scheduled_change import earliest_event, event_deadline
 from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import instance_health, node_repair
 from spotwright.lifecycle.node_repair import LOOK_AHEAD, SECOND_LOOK, NodeRepair
@@ -92,7 +91,7 @@ def _report_statuses(
         if since is not None:
             event = events.VOLUMES_IMPAIRED(instance=status.instance_id, since=format_time(since))
             ports.cluster.record_event("nodes", node.metadata, event, now=now)
-        scheduled = earliest_event(status)
+        scheduled = status.earliest_event
         if scheduled is not None:
             _give_notice(ports, node, status.instance_id, scheduled, now)
 
@@ -103,7 +102,7 @@ def _give_notice(ports: LifecyclePorts, node: Node, instance: str, scheduled: Sc
         instance_id=instance,
         cluster=ports.cluster.name,
         kind=NoticeKind.SCHEDULED_CHANGE,
-        deadline=event_deadline(scheduled),
+        deadline=scheduled.deadline_ms,
         created=epoch_ms(now),
         due=epoch_ms(now),
     )
