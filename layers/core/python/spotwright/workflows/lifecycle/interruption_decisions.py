@@ -100,10 +100,9 @@ def _plan(
         return time_budget.fit(with_launch_bounds(going, row, ports.state), seconds_left)[0]
 
     snapshot = marked(gather(ports, row, now=now, nodes_read=names))
+    moving = frozenset(pod.key for pod in snapshot.pods if pod.node_name in names)
     try:
-        return decide_on_read_nodes(
-            snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster, lambda pod: pod.node_name in names
-        )
+        return decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster, moving)
     except BehindError as behind:
         snapshot = marked(gather_listed(ports, row, behind, now=now))
         return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))

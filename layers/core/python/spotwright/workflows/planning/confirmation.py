@@ -5,7 +5,7 @@ room that exists within a second; so Nodes are read for pods that have waited fo
 EC2 takes back, which are evicted for it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,7 +14,6 @@ import msgspec
 from spotwright.decisions.decide import decide
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.kubernetes.node import Node
-from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.parallel import in_parallel
@@ -23,27 +22,36 @@ from spotwright.workflows.ports.cluster import ClusterPort
 
 # kube-scheduler binds a pod to a Node with room in less; it may back off for 10 s.
 BINDING_PERIOD: Final = timedelta(seconds=30)
+# In a burst hundreds of pods wait for longer. Nodes are read for so many of them, those that have waited longest.
+DOUBTED_PODS: Final = 20
 # How often it is planned again where Nodes are not as the state shows them.
 ROUNDS: Final = 3
 
 
-def waits_longer_than_binding(pod: Pod, now: datetime) -> bool:
-    """Whether a pending pod would be bound by now if the room that a plan sees existed."""
-    created = pod.metadata.creation_timestamp
-    return not pod.node_name and created is not None and now - created > BINDING_PERIOD
+def longest_waiting_pods(snapshot: Snapshot, now: datetime) -> frozenset[str]:
+    """Keys of pending pods that would be bound by now if the room that a plan sees existed, DOUBTED_PODS at most."""
+    waiting = [
+        (created, pod.key)
+        for pod in snapshot.pods
+        if not pod.node_name
+        and (created := pod.metadata.creation_timestamp) is not None
+        and now - created > BINDING_PERIOD
+    ]
+    return frozenset(key for _, key in sorted(waiting)[:DOUBTED_PODS])
 
 
 def decide_on_read_nodes(
-    snapshot: Snapshot, catalog: Catalog, cluster: ClusterPort, is_doubted: Callable[[Pod], bool]
+    snapshot: Snapshot, catalog: Catalog, cluster: ClusterPort, doubted: Collection[str]
 ) -> tuple[Snapshot, Plan]:
-    """The plan, and the snapshot that it is of: existing Nodes that take pods of ``is_doubted`` are as they are now.
+    """The plan, and the snapshot that it is of: existing Nodes that take pods of ``doubted`` (keys) are as they are
+    now.
 
     Raises BehindError where Nodes are not as shown again and again, or too many to be read one by one.
     """
     read: frozenset[str] = frozenset()
     for _ in range(ROUNDS):
         plan = decide(snapshot, catalog)
-        unread = _taking_nodes(snapshot, plan, is_doubted) - read
+        unread = _taking_nodes(snapshot, plan, doubted) - read
         if len(unread) > MAXIMUM_READS:
             raise BehindError(f"{len(unread)} Nodes take pods that have to be sure of their place")
         after = _with_nodes(snapshot, cluster, unread)
@@ -53,14 +61,10 @@ def decide_on_read_nodes(
     raise BehindError(f"Nodes {', '.join(sorted(read)[:3])} are not as it shows them")
 
 
-def _taking_nodes(snapshot: Snapshot, plan: Plan, is_doubted: Callable[[Pod], bool]) -> frozenset[str]:
-    if not plan.existing_nodes:
-        return frozenset()
-    doubted = {pod.key for pod in snapshot.pods if is_doubted(pod)}
-    there = {node.name for node in snapshot.nodes}
-    return frozenset(
-        node.name for node in plan.existing_nodes if node.name in there and not doubted.isdisjoint(node.pods)
-    )
+def _taking_nodes(snapshot: Snapshot, plan: Plan, doubted: Collection[str]) -> frozenset[str]:
+    there = {node.name for node in snapshot.nodes} if doubted else set[str]()
+    taking = (node for node in plan.existing_nodes if node.name in there)
+    return frozenset(node.name for node in taking if any(key in doubted for key in node.pods))
 
 
 def _with_nodes(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]) -> Snapshot:

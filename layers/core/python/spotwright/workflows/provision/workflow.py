@@ -18,7 +18,7 @@ from spotwright.scheduling.inputs.provisionable import ignore_reason
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.confirmation import decide_on_read_nodes, waits_longer_than_binding
+from spotwright.workflows.planning.confirmation import decide_on_read_nodes, longest_waiting_pods
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.snapshot import gather, gather_listed
@@ -172,10 +172,10 @@ def _plan(
     """What to do, and the snapshot that says so; of lists where a cluster state must not be relied on."""
     snapshot = _fit(ports, rounds, gather(ports, row, now=now), row, seconds_left)
     try:
+        doubted = longest_waiting_pods(snapshot, now)
         snapshot, plan = decide_on_read_nodes(
-            snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster,
-            lambda pod: waits_longer_than_binding(pod, now),
-        )  # fmt: skip
+            snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster, doubted
+        )
         _check_reliance(ports, snapshot, plan, now)
     except BehindError as behind:
         snapshot = _fit(ports, rounds, gather_listed(ports, row, behind, now=now), row, seconds_left)
