@@ -48,7 +48,7 @@ def pods_evicted() -> Iterator[None]:
 @contextmanager
 def drained_first() -> Iterator[None]:
     """Instances are terminated before their pods have left."""
-    with patch.object(finalizer, "empty_node", lambda _, claim, *__: (claim, None)):
+    with patch.object(finalizer, "empty_nodes", lambda _, claim, *__: (claim, None)):
         yield
 
 

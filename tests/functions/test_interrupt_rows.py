@@ -17,8 +17,9 @@ REBALANCE = "EC2 Instance Rebalance Recommendation"
 
 def envelope(detail_type: str) -> dict[str, Any]:
     return {
-        "version": "0", "id": "e-1", "detail-type": detail_type, "source": "aws.ec2", "account": "123456789012",
-        "time": "2026-01-05T09:00:00Z", "region": "ap-northeast-2", "resources": [], "detail": {"instance-id": "i-1"},
+        "version": "0", "id": f"of {detail_type}", "detail-type": detail_type, "source": "aws.ec2",
+        "account": "123456789012", "time": "2026-01-05T09:00:00Z", "region": "ap-northeast-2", "resources": [],
+        "detail": {"instance-id": "i-1"},
     }  # fmt: skip
 
 
