@@ -15,6 +15,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import NoticeRow
 
 MINUTES = 60
 
@@ -473,3 +474,15 @@ def test_a_node_of_two_claims_that_ec2_takes_back_is_drained_for_its_own_claim(w
     assert world.run(180, until=lambda: claim.name not in {each.name for each in world.claims()})
     acts = [effect.action for effect in world.effects.log[began:]]
     assert acts.index("create_fleet") < acts.index("evict") < acts.index("terminate")
+
+
+def test_a_notice_of_long_ago_costs_the_instance_of_two_claims_nothing(world: World) -> None:
+    """EC2 left the instance where it was; somebody deletes one of its claims an hour later."""
+    claim = running_claim(world)
+    twin(world, claim)
+    id, then = instance_id(claim.provider_id), world.clock.milliseconds() - 3_600_000
+    world.state.create(NoticeRow(id, world.cluster.name, "spot_interrupted", deadline=then, created=then, phase="done"))
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(120)
+    assert claim.name not in {each.name for each in world.claims()}
+    assert [instance.id for instance in world.ec2.live_instances()] == [id]

@@ -7,6 +7,7 @@ claim's launch are searched when the claim never received one.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.errors import Conflict
@@ -38,6 +39,9 @@ from spotwright.workflows.lifecycle.termination.instances import InstanceTermina
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
 
+# So long after the time that EC2 named its notice counts for a claim that begins to go.
+TAKEN_BACK_MS: Final = 5 * 60 * 1000
+
 
 def finalize(
     ports: LifecyclePorts,
@@ -56,7 +60,8 @@ def finalize(
         return None
     claim, deadline = _with_deadline(ports, claim, now)
     nodes = nodes_of(ports, claim, now=now, seen=seen)
-    if find_condition(claim.conditions, "Drained") is None and other_claims(ports, claim) and not _goes(ports, claim):
+    is_new = find_condition(claim.conditions, "Drained") is None
+    if is_new and other_claims(ports, claim) and not _is_taken_back(ports, claim, now):
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
@@ -83,10 +88,14 @@ def finalize(
     return None
 
 
-def _goes(ports: LifecyclePorts, claim: NodeClaim) -> bool:
-    """Whether EC2 takes the instance back: then its Node is drained, however many claims have it."""
-    notice = ports.state.notice(instance_id(claim.provider_id))
-    return notice is not None and notice.kind in REPLACED_KINDS and bool(claim.node_name)
+def _is_taken_back(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
+    """Whether EC2 takes the instance of a registered claim back about now: then its Node is drained, however many
+    claims have it. A notice is kept for a day, and the instance may have been left where it was.
+    """
+    notice = ports.state.notice(instance_id(claim.provider_id)) if claim.node_name else None
+    if notice is None or notice.kind not in REPLACED_KINDS:
+        return False
+    return epoch_ms(now) < notice.deadline + TAKEN_BACK_MS
 
 
 def _empty(
