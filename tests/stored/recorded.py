@@ -35,6 +35,7 @@ BODIES: Final = {"decisions": "decisions.jsonl", "snapshots": "snapshots.jsonl.g
 FULL: Final = "full-cluster"
 # Fields that rows have had since the recording, by kind of row, and how a row without them is written again.
 YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
+    "launch": {"requests": {}},
     "offering": {"subnet": None, "interrupted": [], "rebalanced": []},
     "command": {"own_replacements": 0, "rollout": "", "evictions": 0, "failed": 0},
     "nomination": {"launch": "", "moving": {}},
@@ -44,7 +45,7 @@ YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
 YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}
 YOUNGER_FIELDS_OF_DECISIONS: Final[Json] = {"disruptions": []}
 YOUNGER_FIELDS_OF_DISRUPTIONS: Final[Json] = {"rollout": "", "evictions": 0}
-YOUNGER_FIELDS_OF_LAUNCHES: Final[Json] = {"moving": []}
+YOUNGER_FIELDS_OF_LAUNCHES: Final[Json] = {"moving": [], "requests": {}}
 YOUNGER_FIELDS_OF_PLANS: Final[Json] = {"held_back": [], "is_cheapest": False}
 YOUNGER_FIELDS_OF_SNAPSHOTS: Final[Json] = {"moving": {}, "launch_bounds": [], "histories": []}
 YOUNGER_FIELDS_OF_SETTINGS: Final[Json] = {

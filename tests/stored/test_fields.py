@@ -76,6 +76,8 @@ NOT_STATED: dict[Field, str] = {
     (NominationRow, "launch"): YOUNGER,
     (NominationRow, "moving"): YOUNGER,
     (Launch, "moving"): YOUNGER,
+    (Launch, "requests"): YOUNGER,
+    (LaunchRow, "requests"): YOUNGER,
     (Decision, "disruptions"): YOUNGER,
     (Snapshot, "moving"): YOUNGER,
     (NewNode, "usage"): YOUNGER,

@@ -12,7 +12,7 @@ from spotwright.decisions.decision import group_into_launches
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, Settings, Snapshot
-from spotwright.scheduling.plan import NewNode, Plan
+from spotwright.scheduling.plan import NewNode, Plan, ResourceUsage
 
 NOW = datetime(2026, 1, 5, 9, 0, 20, tzinfo=UTC)
 MINUTE = int(NOW.timestamp()) // 60
@@ -127,6 +127,20 @@ def test_equal_nodes_are_one_launch() -> None:
     assert len(plan.new_nodes) == 150
     assert len(group_into_launches("d", plan, {})) == 2
     assert "2 new launches a minute" in plan.nodes_held_back[0].reason
+
+
+def test_nodes_of_equal_instances_for_different_pods_are_one_launch_with_the_requests_of_each() -> None:
+    nodes = [
+        msgspec.structs.replace(
+            node(f"ns/p{cpu}"), requests={"cpu": cpu}, usage=(ResourceUsage("cpu", cpu, 4000),), reason=f"{cpu} of 4000"
+        )
+        for cpu in (1000, 2000, 1000)
+    ]
+    plan = keep(settings(max_launches_per_minute=1), nodes)
+    (launch,) = group_into_launches("d", plan, {})
+    requests = [launch.requests.get(claim, launch.node.requests) for claim in launch.claims]
+    assert requests == [planned.requests for planned in nodes]
+    assert len(launch.requests) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 3)), max_size=80))

@@ -11,11 +11,14 @@ from spotwright.errors import Conflict, Denied, InvalidRequest, Throttled, Unava
 from spotwright.model import labels
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
-from spotwright.simulation.effects import Fault
+from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.ports.doorbells import Doorbell
 
 ORDER = ("created nodeclaim", "launched nodeclaim", "registered nodeclaim", "initialized nodeclaim")
@@ -48,6 +51,22 @@ def test_the_node_carries_what_its_claim_says(world: World) -> None:
     assert [owner.uid for owner in node.metadata.owner_references] == [claim.metadata.uid]
     assert claim.metadata.labels[labels.INSTANCE_TYPE] == "c5.large"
     assert claim.metadata.labels[labels.CAPACITY_TYPE] == "spot"
+
+
+@pytest.mark.parametrize("action", ["commit", "create"])
+def test_nodes_that_differ_in_what_their_pods_request_are_launched_by_one_call(world: World, action: str) -> None:
+    """Each NodeClaim has the requests of its own pods, for a plan that counts on it before it is created, too."""
+    apart = PodAffinityTerm(labels.HOSTNAME, (NodeSelectorRequirement("group", "In", ("apart",)),), ("default",))
+    for name, cpu in (("small", 700), ("large", 900)):
+        world.deploy(builders.pod(name, cpu_millicores=cpu, labels={"group": "apart"}, pod_anti_affinity=(apart,)), 1)
+    world.effects.crash_at("state", action)
+    with pytest.raises(Crash):
+        world.run(60)
+    snapshot = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    in_flight = [planned.nodeclaim.requests["cpu"] for planned in snapshot.in_flight]
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    assert sum(effect.action == "create_fleet" for effect in world.effects.log) == 1
+    assert sorted(in_flight) == sorted(claim.requests["cpu"] for claim in world.claims()) == [700, 900]
 
 
 def test_the_claim_says_what_was_bought_and_why(world: World) -> None:

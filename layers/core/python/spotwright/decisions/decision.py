@@ -38,10 +38,12 @@ SCHEDULED_CHANGE: Final = "ScheduledChange"
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Equal nodes that a single CreateFleet call launches. ``claims``: names of their NodeClaims, at most a hundred.
+    """Nodes that a single CreateFleet call launches, equal but for their pods.
 
+    ``claims``: names of their NodeClaims, at most a hundred.
     ``pods``: for each claim the pods planned for it, key → uid, that were pending at the time of the decision;
-    ``moving_pods``: those that ran on nodes on their way out.
+    ``moving_pods``: those that ran on nodes on their way out. ``requests``: of the claims that request something else
+    than ``node``, by name.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Launch(msgspec.Struct, frozen=True):
     reason: str = "provisioned"
     pods: tuple[dict[str, str], ...] = ()
     moving_pods: tuple[dict[str, str], ...] = msgspec.field(default=(), name="moving")
+    requests: dict[str, dict[str, int]] = {}
 
 
 class Disruption(msgspec.Struct, frozen=True):
@@ -143,9 +146,11 @@ def _claim_name(pool: str, launch: str, index: int) -> str:
 
 
 def launch_group(node: NewNode) -> bytes:
-    """The same for nodes that are equal but for their pods."""
-    shape = msgspec.structs.replace(node, pods=(), reason="", relaxed_preferences=(), requests={})
-    return msgspec.json.encode((shape, sorted(node.requests.items())), order="deterministic")
+    """The same for nodes that are equal but for their pods: EC2 is asked for the same instances for each of them."""
+    shape = msgspec.structs.replace(
+        node, pods=(), requests={}, usage=(), binding_resource="", reason="", relaxed_preferences=()
+    )
+    return msgspec.json.encode(shape, order="deterministic")
 
 
 def group_into_launches(
@@ -169,5 +174,12 @@ def group_into_launches(
             for uids in (pending_pods, moving_pods)
         )
         node = msgspec.structs.replace(nodes[0], pods=pods)
-        launches.append(Launch(launch, names, node, pods=pending, moving_pods=moving if any(moving) else ()))
+        requests = {
+            name: planned.requests
+            for name, planned in zip(names, nodes, strict=True)
+            if planned.requests != node.requests
+        }
+        launches.append(
+            Launch(launch, names, node, pods=pending, moving_pods=moving if any(moving) else (), requests=requests)
+        )
     return tuple(launches)

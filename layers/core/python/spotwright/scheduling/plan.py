@@ -1,6 +1,8 @@
 """What the planner decides, as values."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 import msgspec
 
@@ -158,14 +160,17 @@ class Plan(msgspec.Struct, frozen=True):
         return sum(node.price_picousd_per_hour for node in self.new_nodes)
 
 
-def to_in_flight_nodeclaim(node: NewNode, claim: str) -> InFlightNodeClaim:
-    """A decided node as capacity for the next plan."""
+def to_in_flight_nodeclaim(
+    node: NewNode, claim: str, requests: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+) -> InFlightNodeClaim:
+    """A decided node as capacity for the next plan. ``requests``: of claims that request something else than ``node``,
+    by name."""
     return InFlightNodeClaim(
         nodeclaim=NodeClaim(
             metadata=ObjectMeta(claim, labels=dict(node.labels)),
             node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node.nodeclass),
             requirements=node.requirements,
-            requests=dict(node.requests),
+            requests=dict(requests.get(claim, node.requests)),
             taints=node.taints,
             startup_taints=node.startup_taints,
         ),

@@ -166,7 +166,7 @@ def _is_settling(row: LaunchRow, now: datetime) -> bool:
 
 
 def _in_flight(row: LaunchRow, name: str) -> InFlightNodeClaim:
-    return to_in_flight_nodeclaim(msgspec.json.decode(row.node, type=NewNode), name)
+    return to_in_flight_nodeclaim(msgspec.json.decode(row.node, type=NewNode), name, row.requests)
 
 
 def _by_name(claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:

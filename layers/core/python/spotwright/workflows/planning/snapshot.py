@@ -299,8 +299,8 @@ def _nodes_in_flight(launches: tuple[LaunchRow, ...], decisions: tuple[Decision,
         launch_ids.add(row.id)
         if row.phase not in FINAL_PHASES:
             node = msgspec.json.decode(row.node, type=NewNode)
-            yield from (to_in_flight_nodeclaim(node, name) for name in row.claims if name not in row.uids)
+            yield from (to_in_flight_nodeclaim(node, name, row.requests) for name in row.claims if name not in row.uids)
     for decision in decisions:
         for launch in decision.launches:
             if launch.id not in launch_ids:
-                yield from (to_in_flight_nodeclaim(launch.node, name) for name in launch.claims)
+                yield from (to_in_flight_nodeclaim(launch.node, name, launch.requests) for name in launch.claims)

@@ -15,13 +15,15 @@ FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
 
 class LaunchRow(msgspec.Struct, frozen=True):
-    """A launch: many equal nodes, one CreateFleet call; authority until its claims have a providerID.
+    """A launch: nodes that are equal but for their pods, one CreateFleet call; authority until its claims have a
+    providerID.
 
     ``claims``: names in order; ``uids``: name → uid once created, so that a deleted claim is never re-created.
     ``request``: the exact serialised CreateFleet request, "" until it was made. ``instances``: claim → instance id.
     ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer. ``node``: the
-    NewNode it realises, as JSON of scheduling.plan.NewNode. ``version``: optimistic lock. ``failure``: "<code>:
-    <message>" of why claims got no instance, "" = none; ``insufficient_capacity``: it was for capacity.
+    NewNode it realises, as JSON of scheduling.plan.NewNode; ``requests``: of claims that request something else, by
+    name. ``version``: optimistic lock. ``failure``: "<code>: <message>" of why claims got no instance, "" = none;
+    ``insufficient_capacity``: it was for capacity.
     ``offerings_closed``: offerings were marked empty for it: the next plan is another one. ``templates_recreated``: its
     templates were gone when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again,
     whoever rings; ``requested_at``: when ``request`` was last sent or about to be; both epoch milliseconds.
@@ -35,6 +37,7 @@ class LaunchRow(msgspec.Struct, frozen=True):
     decision: str
     claims: tuple[str, ...]
     node: str
+    requests: dict[str, dict[str, int]] = {}
     phase: str = "planned"
     uids: dict[str, str] = {}
     token: str = ""

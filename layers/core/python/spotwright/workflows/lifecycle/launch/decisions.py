@@ -162,6 +162,7 @@ def _launch_row(decision: Decision, launch: Launch, now: datetime) -> LaunchRow:
         decision=decision.id,
         claims=launch.claims,
         node=msgspec.json.encode(_to_launch(launch.node), order="deterministic").decode(),
+        requests=launch.requests,
         replaces=launch.replaces,
         reason=launch.reason,
         created=epoch_ms(decision.now),

@@ -142,6 +142,7 @@ def _abandon(ports: LifecyclePorts, row: LaunchRow, reason: str) -> None:
 
 def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: NodePool, name: str) -> NodeClaim | None:
     """The claim of that name, created now or before; None when the name belongs to a claim of somebody else."""
+    node = msgspec.structs.replace(node, requests=row.requests.get(name, node.requests))
     claim = nodeclaim_creation.to_nodeclaim(
         name,
         node,
