@@ -57,3 +57,12 @@ def test_the_lost_doorbell_of_a_node_that_joined_costs_a_quarter_of_a_minute() -
     world.forget_changes()
     world.run(NODE_TICK_SECONDS + 1)
     assert all(claim.is_condition_true("Registered") for claim in world.claims())
+
+
+def test_claims_are_not_looked_at_before_their_nodes_can_have_joined() -> None:
+    """The forwarder rings for each node that joins: a look of its own at the same moment would be in its way."""
+    world = booting(3)
+    world.run(1)
+    before = world.effects.reads["cluster", "nodeclaim"]
+    world.run(TICK_SECONDS + 1)
+    assert world.effects.reads["cluster", "nodeclaim"] == before

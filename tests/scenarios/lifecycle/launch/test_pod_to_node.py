@@ -213,7 +213,7 @@ def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world
     world.run(860)
     assert world.claims()[0].name == first.name
     assert world.run(240, until=lambda: bool(world.running_pods()))
-    assert first.name not in {claim.name for claim in world.claims()}
+    assert world.run(30, until=lambda: first.name not in {claim.name for claim in world.claims()})
 
 
 def test_a_claim_made_by_hand_is_launched_too(world: World) -> None:

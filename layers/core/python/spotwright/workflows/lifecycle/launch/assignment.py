@@ -11,7 +11,7 @@ from spotwright.aws.launch import launched_status
 from spotwright.aws.nodeclass import hashes
 from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import instance_assignment
-from spotwright.lifecycle.retry import tick_seconds
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS, tick_seconds
 from spotwright.lifecycle.steps import Deletion, true_condition
 from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import Instance
@@ -35,6 +35,7 @@ from spotwright.workflows.lifecycle.actions import (
 from spotwright.workflows.lifecycle.launch.instance_types import instance_types_for
 from spotwright.workflows.lifecycle.termination.instances import terminate_instances
 from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.planning.heartbeat import is_forwarder_alive
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
@@ -120,8 +121,10 @@ def _write_assignments(
         return True
 
     written = waiting[:CLAIMS_AT_ONCE]
-    # Before the claims are written: those of a pass that ends in the middle are looked at all the same.
-    ring_lifecycle(ports, "claim", written, delay_seconds=tick_seconds(1), epoch=1)
+    # Before the claims are written: those of a pass that ends in the middle are looked at all the same. Nodes that join
+    # ring themselves.
+    first_tick = NODE_TICK_SECONDS if is_forwarder_alive(ports.state, now=now) else tick_seconds(1)
+    ring_lifecycle(ports, "claim", written, delay_seconds=first_tick, epoch=1)
     return all(in_parallel(write, written)) and len(written) == len(waiting)
 
 
