@@ -136,6 +136,16 @@ def is_closed(node: ClusterObject | None) -> bool:
     return isinstance(node, Node) and any(taint.key == labels.DISRUPTED for taint in node.taints)
 
 
+def is_opening(node: ClusterObject | None) -> bool:
+    """Whether it is a Node that joined Ready, of which the control plane takes its taints off within a second or so."""
+    return (
+        isinstance(node, Node)
+        and node.is_ready
+        and not node.is_open
+        and any(taint.key == labels.UNREGISTERED for taint in node.taints)
+    )
+
+
 def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bool:
     """Whether lifecycle may have something to do that it does not know of.
 

@@ -38,6 +38,9 @@ from spotwright.telemetry.emit import log_line
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 # A node that joins is written many times within seconds: its doorbell rings at once, then at most so often.
 NODE_SECONDS = 1.0
+# A node that joins Ready rings when the control plane has taken its taints off, or after so long: two steps of its
+# NodeClaim at the same moment would be in each other's way.
+OPENING_SECONDS = 1.5
 POD_EVENT_SECONDS = 10.0
 # A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often.
 SHORTEST_DRAIN_SECONDS = 5.0
@@ -169,7 +172,8 @@ class Loop:
         if update.kind == CAPACITY_BUFFER:
             self._watch_scalables(self.cache.buffers.scalable_kinds())
         self.pods.add(PODS in cache_update.doorbells, now)
-        self._request(cache_update.doorbells, now)
+        self._request(cache_update.doorbells - set(map(node_doorbell, cache_update.opening_nodes)), now)
+        self._nodes = request_keys(self._nodes, cache_update.opening_nodes, now + OPENING_SECONDS)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
         self._drains = hold_keys(self._drains, cache_update.closed_nodes, now + SHORTEST_DRAIN_SECONDS)
         self._drains = request_keys(self._drains, cache_update.drain_event_nodes, now)

@@ -16,6 +16,7 @@ from forwarder.doorbells import (
     drain_event_node,
     is_claimed,
     is_closed,
+    is_opening,
     is_waiting,
     pod_event_node,
 )
@@ -31,6 +32,7 @@ STALE_SECONDS = 150.0
 class CacheUpdate(msgspec.Struct, frozen=True):
     """What an update rings. ``pod_event_nodes``: nodes that a pod came to or left, or on which it was terminated.
     ``closed_nodes``: those that are drained from now on; ``drain_event_nodes``: on which the drain may go on.
+    ``opening_nodes``: those that joined, and ring once more when their taints are off.
 
     ``buffers_have_other_room``: there are CapacityBuffers, and nodes have more or less room for them than before.
     """
@@ -40,6 +42,7 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     buffers_have_other_room: bool = False
     closed_nodes: frozenset[str] = frozenset()
     drain_event_nodes: frozenset[str] = frozenset()
+    opening_nodes: frozenset[str] = frozenset()
 
 
 NEVER_CONTACTED = -float("inf")
@@ -145,7 +148,8 @@ class ObjectCache:
         drains = frozenset({drain_event_node(before, after)} & self._closed)
         closes = is_closed(after) and not is_closed(before)
         closed = frozenset({after.metadata.name} if closes and after is not None else ())
-        return CacheUpdate(doorbells, nodes - self._closed, has_other_room, closed, drains)
+        opening = frozenset({after.metadata.name} if before is None and after is not None and is_opening(after) else ())
+        return CacheUpdate(doorbells, nodes - self._closed, has_other_room, closed, drains, opening)
 
     def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:
         """Keep the sets of unschedulable pods, of nodes with a claim and of those that are drained up to date."""
@@ -197,6 +201,7 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     nodes: set[str] = set()
     closed: set[str] = set()
     drains: set[str] = set()
+    opening: set[str] = set()
     has_other_room = False
     for update in updates:
         doorbells |= update.doorbells
@@ -204,7 +209,10 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         has_other_room |= update.buffers_have_other_room
         closed |= update.closed_nodes
         drains |= update.drain_event_nodes
-    return CacheUpdate(frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains))
+        opening |= update.opening_nodes
+    return CacheUpdate(
+        frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains), frozenset(opening)
+    )
 
 
 def _keep(names: set[str], name: str, *, is_in: bool) -> None:

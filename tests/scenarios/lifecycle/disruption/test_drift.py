@@ -39,6 +39,7 @@ def with_nodes(world: World, count: int) -> None:
 @pytest.fixture
 def node(world: World) -> None:
     with_nodes(world, 1)
+    assert world.run(10, until=lambda: world.claims()[0].is_condition_true("Consolidatable"))
 
 
 def drifted(claim: NodeClaim) -> Condition | None:

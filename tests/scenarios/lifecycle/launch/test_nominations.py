@@ -72,6 +72,16 @@ def test_every_pod_lands_where_it_was_planned(world: World, caplog: pytest.LogCa
     assert sum(line["bound"] for line in ended) == sum(line["planned"] for line in ended) == 10
 
 
+def test_a_node_whose_pods_are_still_to_come_is_not_consolidatable_yet(world: World) -> None:
+    """However short consolidateAfter is."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=0)
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    assert not world.claims()[0].is_condition_true("Consolidatable")
+    assert world.run(30, until=lambda: bool(world.running_pods()))
+    assert world.run(10, until=lambda: world.claims()[0].is_condition_true("Consolidatable"))
+
+
 def test_a_node_takes_no_pod_before_it_is_ready_and_its_pods_are_nominated(world: World) -> None:
     batch(world)
     assert world.run(60, until=lambda: bool(world.cluster.nodes()))

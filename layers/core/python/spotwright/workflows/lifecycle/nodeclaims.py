@@ -333,7 +333,7 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
         # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
     binding = nominations.await_binding(ports, claim, node, None, now)
-    return _soonest(tagging, binding, _consolidatable(ports, claim, now))
+    return _soonest(tagging, binding, _consolidatable(ports, claim, binding, now))
 
 
 def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
@@ -359,7 +359,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             )
             annotations = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
             claim = ports.cluster.patch_nodeclaim(claim, {"annotations": annotations})
-    return _soonest(tagging, binding, _consolidatable(ports, claim, now))
+    return _soonest(tagging, binding, _consolidatable(ports, claim, binding, now))
 
 
 def _with_consistency(claim: NodeClaim, node: Node, step_result: StepResult) -> StepResult:
@@ -385,8 +385,12 @@ def _is_disrupted(ports: LifecyclePorts, claim: NodeClaim) -> bool:
     )
 
 
-def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
-    """The condition, and the seconds until it becomes True."""
+def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, binding: float | None, now: datetime) -> float | None:
+    """The condition, and the seconds until it becomes True. ``binding``: until the next look at pods that are to be
+    bound, None = no pod is: the step after their binding decides.
+    """
+    if binding is not None and not claim.is_condition_true("Consolidatable"):
+        return None
     pool = ports.cluster.nodepool(claim.nodepool)
     at = consolidation_timer.consolidatable_at(claim, pool)
     if at is not None and at <= now:
