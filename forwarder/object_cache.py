@@ -22,6 +22,7 @@ from forwarder.doorbells import (
 )
 from forwarder.kinds import WATCHED_KINDS, ClusterObject, Manifest, scalable_name
 from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 
@@ -143,6 +144,8 @@ class ObjectCache:
         buffers = self._set_buffers(kind, uid, before, after)
         self.changes.add(kind, uid)
         doorbells = doorbells_for_change(before, after) | frozenset({PODS} if buffers else ())
+        if after is None:
+            doorbells |= self._doorbells_of_released_class(before)
         nodes = frozenset({pod_event_node(before, after)} & self._claimed)
         has_other_room = bool(self.buffers.uids()) and (bool(nodes) or changes_room(before, after))
         drains = frozenset({drain_event_node(before, after)} & self._closed)
@@ -150,6 +153,18 @@ class ObjectCache:
         closed = frozenset({after.metadata.name} if closes and after is not None else ())
         opening = frozenset({after.metadata.name} if before is None and after is not None and is_opening(after) else ())
         return CacheUpdate(doorbells, nodes - self._closed, has_other_room, closed, drains, opening)
+
+    def _doorbells_of_released_class(self, gone: ClusterObject | None) -> frozenset[QueuedDoorbell]:
+        """For the EC2NodeClass that only waited for the NodeClaim that is gone, its last one, to be deleted itself."""
+        if not isinstance(gone, NodeClaim):
+            return frozenset()
+        name = gone.node_class_ref.name
+        classes = (found for found in self.of_kind("EC2NodeClass") if found.metadata.name == name)
+        if not any(found.metadata.deletion_timestamp for found in classes):
+            return frozenset()
+        claims = (found for found in self.of_kind("NodeClaim") if isinstance(found, NodeClaim))
+        is_used = any(claim.node_class_ref.name == name for claim in claims)
+        return frozenset() if is_used else frozenset({QueuedDoorbell("catalog", "nodeclasses", name)})
 
     def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:
         """Keep the sets of unschedulable pods, of nodes with a claim and of those that are drained up to date."""

@@ -74,11 +74,12 @@ def claim(name: str = "c", *, decided: bool = False, deleting: bool = False, nod
     return {"metadata": metadata, "spec": {"nodeClassRef": _CLASS}, "status": {"nodeName": node_name}}
 
 
-def wish(name: str = "w", *, generation: int = 1, ready: str = "") -> Object:
+def wish(name: str = "w", *, generation: int = 1, ready: str = "", deleting: bool = False) -> Object:
     """A NodePool or an EC2NodeClass."""
     conditions = [{"type": "Ready", "status": ready}] if ready else []
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
     return {
-        "metadata": {"name": name, "uid": f"uid-{name}", "generation": generation},
+        "metadata": {"name": name, "uid": f"uid-{name}", "generation": generation, **deleted},
         "spec": {"template": {"spec": {"nodeClassRef": _CLASS, "requirements": []}}},
         "status": {"conditions": conditions},
     }

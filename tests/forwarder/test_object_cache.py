@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from forwarder.doorbells import PODS, node_doorbell
+from forwarder.doorbells import PODS, QueuedDoorbell, node_doorbell
 from forwarder.kinds import WATCHED_KINDS, ClusterObject, decode_manifest
 from forwarder.object_cache import ObjectCache
 from forwarder.outgoing import MAXIMUM_KEPT, RESEND_SECONDS, Outgoing, SendResult
@@ -14,6 +14,7 @@ from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 
 NODE = decoded("Node", objects.node())
+CLASS = QueuedDoorbell("catalog", "nodeclasses", "default")
 CLOSED = decoded("Node", objects.node(taints=(DISRUPTED,)))
 BUFFER = decoded(
     "CapacityBuffer",
@@ -91,6 +92,21 @@ def test_pods_that_a_list_shows_on_a_node_are_pod_events_of_it_and_other_room() 
 def test_pods_that_a_list_shows_no_more_are_events_of_the_drain_of_their_node() -> None:
     cache = started(Node=[CLOSED], Pod=[pod("goes", node="n")])
     assert cache.apply(ListEnd("Pod", frozenset(), "2"), 1.0).drain_event_nodes == {"n"}
+
+
+def test_a_class_that_is_deleted_is_rung_for_when_its_last_claim_is_gone() -> None:
+    going = decoded("EC2NodeClass", objects.wish("default", deleting=True))
+    claims = [decoded("NodeClaim", objects.claim(name)) for name in ("a", "b")]
+    cache = started(EC2NodeClass=[going], NodeClaim=claims)
+    rung = [cache.apply(ObjectChange("NodeClaim", f"uid-{name}", None, "2"), 1.0).doorbells for name in ("a", "b")]
+    assert CLASS not in rung[0]
+    assert CLASS in rung[1]
+
+
+def test_a_class_that_stays_is_not_rung_for_by_its_claims() -> None:
+    staying = decoded("EC2NodeClass", objects.wish("default"))
+    cache = started(EC2NodeClass=[staying], NodeClaim=[decoded("NodeClaim", objects.claim("a"))])
+    assert CLASS not in cache.apply(ObjectChange("NodeClaim", "uid-a", None, "2"), 1.0).doorbells
 
 
 def test_a_list_shows_nodes_that_are_drained_now_and_waiting_pods() -> None:
