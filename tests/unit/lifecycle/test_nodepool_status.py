@@ -42,6 +42,14 @@ def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_nodes_with_the_provider_id_of_a_claim_the_one_that_it_is_registered_with_is_counted(order: int) -> None:
+    own = Node(ObjectMeta("own"), provider_id="p-a", capacity={"cpu": 1900})
+    other = Node(ObjectMeta("other"), provider_id="p-a", capacity={"cpu": 64000})
+    of = claim("a", provider_id="p-a", capacity={"cpu": 2000}, node_name="own")
+    assert usage(builders.nodepool(), [of], [own, other][::order])["cpu"] == 1900
+
+
 def test_a_good_pool_is_valid() -> None:
     assert verdict(builders.nodepool())[0] == "True"
     assert verdict(builders.nodepool(), "NodeClassReady")[0] == "True"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.model import labels
@@ -224,6 +225,17 @@ def test_what_costs_least_to_lose_goes_first() -> None:
         order += sorted(going(replicas) - set(order))
     assert order == ["waits", "c0", "c1", "c2", "c3"]
     assert going(5) == set()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_claim_with_two_nodes_costs_what_the_pods_of_both_cost(order: int) -> None:
+    fixed = {labels.NODEPOOL: "fixed"}
+    hosts = tuple(node(name, labels=fixed) for name in ("a", "b"))
+    second = msgspec.structs.replace(node("second", labels=fixed), provider_id=hosts[0].provider_id)
+    nodes = (*hosts, second)[::order]
+    pods = (on("x", "b"), on("y", "second"), on("z", "second"))
+    plan = decided(*pods, pools=[keeping(1)], nodeclaims=[claim("a"), claim("b")], nodes=nodes)
+    assert plan.excess_nodeclaims == ("b",)
 
 
 def test_a_node_near_its_end_is_cheaper_to_lose() -> None:

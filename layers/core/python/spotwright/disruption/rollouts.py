@@ -17,7 +17,7 @@ import msgspec
 
 from spotwright.decisions.decision import DRIFTED, derived_id
 from spotwright.model import labels
-from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
@@ -198,12 +198,13 @@ def _nodes(
 ) -> _Nodes:
     drifted = [claim for claim in claims if _is_drifted(claim)]
     new = [claim for claim in claims if _is_new(claim, pool, nodeclass, since)]
-    names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id and node.is_ready}
+    ready = nodes_of_claims(new, (node for node in snapshot.nodes if node.is_ready))
+    names = {name: nodes[0].name for name, nodes in ready.items()}
     coming = Counter(pod.node_name for pod in snapshot.pods if pod.key in snapshot.moving_pods)
     joined = tuple(
-        (claim, tuple(running.get(names[claim.provider_id], ())), coming[names[claim.provider_id]])
+        (claim, tuple(running.get(names[claim.name], ())), coming[names[claim.name]])
         for claim in new
-        if claim.is_condition_true("Initialized") and claim.provider_id in names
+        if claim.is_condition_true("Initialized") and claim.name in names
     )
     others = {claim.node_name for claim in claims} - {claim.node_name for claim in new}
     pods = [pod for node in others for pod in running.get(node, ())]

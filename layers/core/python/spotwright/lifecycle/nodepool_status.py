@@ -11,7 +11,7 @@ from typing import Final
 from spotwright.disruption import rollouts
 from spotwright.lifecycle.steps import ConditionChange, false_condition, true_condition
 from spotwright.model import labels, resources
-from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import find_condition
@@ -38,12 +38,11 @@ _CAPACITY_TYPES: Final = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERV
 
 def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> dict[str, int]:
     """Capacity of the pool's claims that are not being deleted, and their number as ``nodes``; zeroes are stated."""
-    by_provider = {node.provider_id: node for node in nodes if node.provider_id}
+    of_pool = [claim for claim in claims if claim.nodepool == pool.name and claim.metadata.deletion_timestamp is None]
+    of_claims = nodes_of_claims(of_pool, nodes)
     total = dict(_ZEROES)
-    for claim in claims:
-        if claim.nodepool != pool.name or claim.metadata.deletion_timestamp is not None:
-            continue
-        node = by_provider.get(claim.provider_id) if claim.provider_id else None
+    for claim in of_pool:
+        (node, *_) = of_claims.get(claim.name, (None,))
         capacity = dict(claim.capacity) | {name: size for name, size in (node.capacity if node else {}).items() if size}
         total = resources.add(total, capacity, {resources.NODES: 1})
     return total

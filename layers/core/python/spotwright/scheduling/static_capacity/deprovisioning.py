@@ -1,10 +1,10 @@
 """NodeClaims that a static NodePool has beyond its replicas."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from fractions import Fraction
 
-from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.pod import Pod
@@ -30,11 +30,11 @@ def excess_nodeclaims(pool: NodePool, snapshot: Snapshot) -> tuple[str, ...]:
         for nodeclaim in nodeclaims_of(pool, snapshot)
         if nodeclaim.metadata.deletion_timestamp is None and nodeclaim.name not in leaving
     ]
-    pods = _pods_by_provider_id(snapshot)
+    pods = _pods_by_claim(staying, snapshot)
     cheapest_first = sorted(
         staying,
         key=lambda nodeclaim: (
-            *_disruption_cost(nodeclaim, pods.get(nodeclaim.provider_id, []), snapshot.now),
+            *_disruption_cost(nodeclaim, pods.get(nodeclaim.name, []), snapshot.now),
             nodeclaim.is_condition_true("Initialized"),
             not nodeclaim.is_condition_true("Drifted"),
             nodeclaim.name,
@@ -43,13 +43,16 @@ def excess_nodeclaims(pool: NodePool, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(nodeclaim.name for nodeclaim in cheapest_first[:excess]))
 
 
-def _pods_by_provider_id(snapshot: Snapshot) -> dict[str, list[Pod]]:
-    """The pods that run on each node."""
+def _pods_by_claim(nodeclaims: Iterable[NodeClaim], snapshot: Snapshot) -> dict[str, list[Pod]]:
+    """NodeClaim → the pods that run on its Nodes."""
     pods: dict[str, list[Pod]] = {}
     for pod in snapshot.pods:
         if pod.node_name and not pod.is_terminal:
             pods.setdefault(pod.node_name, []).append(pod)
-    return {node.provider_id: pods.get(node.name, []) for node in snapshot.nodes if node.provider_id}
+    return {
+        name: [pod for node in nodes for pod in pods.get(node.name, [])]
+        for name, nodes in nodes_of_claims(nodeclaims, snapshot.nodes).items()
+    }
 
 
 def _disruption_cost(nodeclaim: NodeClaim, pods: Sequence[Pod], now: datetime) -> tuple[int, bool, Fraction]:
