@@ -35,7 +35,7 @@ BODIES: Final = {"decisions": "decisions.jsonl", "snapshots": "snapshots.jsonl.g
 FULL: Final = "full-cluster"
 # Fields that rows have had since the recording, by kind of row, and how a row without them is written again.
 YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
-    "launch": {"requests": {}},
+    "launch": {"requests": {}, "commands": {}},
     "offering": {"subnet": None, "interrupted": [], "rebalanced": []},
     "command": {"own_replacements": 0, "rollout": "", "evictions": 0, "failed": 0},
     "nomination": {"launch": "", "moving": {}},

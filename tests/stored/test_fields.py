@@ -78,6 +78,7 @@ NOT_STATED: dict[Field, str] = {
     (Launch, "moving"): YOUNGER,
     (Launch, "requests"): YOUNGER,
     (LaunchRow, "requests"): YOUNGER,
+    (LaunchRow, "commands"): YOUNGER,
     (Decision, "disruptions"): YOUNGER,
     (Snapshot, "moving"): YOUNGER,
     (NewNode, "usage"): YOUNGER,

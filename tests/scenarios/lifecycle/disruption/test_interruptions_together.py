@@ -8,16 +8,19 @@ from itertools import batched, pairwise
 from threading import Barrier
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.decisions.decision import Decision, decode_decision
 from spotwright.errors import Conflict, Unavailable
+from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle import interruptions
+from spotwright.workflows.lifecycle import interruptions, nodeclaims
+from spotwright.workflows.lifecycle.commands import LONGEST_LOOK_SECONDS
 from spotwright.workflows.lifecycle.interruptions import ALL
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -485,7 +488,7 @@ def test_commands_read_launches_only_for_a_replacement_that_is_missing(monkeypat
         return usual(**arguments)
 
     monkeypatch.setattr(world.state, "launches", launches)
-    world.clock.advance(10)
+    world.clock.advance(LONGEST_LOOK_SECONDS)
     versions = [command.version for command in world.state.commands()]
     for command in world.state.commands():
         lifecycle(world.ports, [Doorbell(world.cluster.name, "command", command.id)], now=world.clock.now())
@@ -518,7 +521,7 @@ def test_commands_of_a_batch_read_together(monkeypatch: pytest.MonkeyPatch) -> N
 
     usual = world.state.commands_by_id
     monkeypatch.setattr(world.state, "commands_by_id", rows)
-    world.clock.advance(10)
+    world.clock.advance(LONGEST_LOOK_SECONDS)
     before, bells = world.effects.reads.copy(), look(world)
     replacements = {name for command in world.state.commands() for name in command.replacements}
     versions = [command.version for command in world.state.commands()]
@@ -535,7 +538,7 @@ def test_a_command_that_fails_does_not_keep_those_of_its_batch(monkeypatch: pyte
     world.kubelets.boot_seconds = 60
     warn(world, *world.claims())
     world.run(5)
-    world.clock.advance(10)
+    world.clock.advance(LONGEST_LOOK_SECONDS)
     bells, usual = look(world), world.state.save
 
     def save(row: Any) -> Any:
@@ -552,9 +555,10 @@ def test_a_command_that_fails_does_not_keep_those_of_its_batch(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("changes", range(1, 40, 3))
-def test_a_batch_of_commands_goes_on_where_it_died(changes: int) -> None:
+def test_a_batch_of_commands_goes_on_where_it_died(changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replacements are ready; the function dies after so many changes while it deletes the candidates."""
     world = running(3)
+    monkeypatch.setattr(nodeclaims, "ring_commands", lambda *_: None)
     warn(world, *world.claims())
     before = {claim.metadata.uid for claim in world.claims()}
 
@@ -563,7 +567,7 @@ def test_a_batch_of_commands_goes_on_where_it_died(changes: int) -> None:
         return bool(names) and initialized(world, names)
 
     assert world.run(100, until=are_replaced)
-    world.clock.advance(10)
+    world.clock.advance(LONGEST_LOOK_SECONDS)
     world.effects.crash_after(changes)
     with suppress(Crash):
         step_doorbells(world.ports, look(world), now=world.clock.now())
@@ -628,22 +632,32 @@ def test_a_planner_of_notices_that_died_is_waited_for_a_few_seconds_only() -> No
     assert world.clock.now() - began <= timedelta(seconds=60), "the sweep's next minute, and no later"
 
 
-def test_a_replacement_that_takes_long_is_looked_at_less_and_less_often() -> None:
-    """While it boots every five seconds, then after a tenth of the time that has passed."""
+@pytest.mark.parametrize(("is_told", "last"), [(True, {LONGEST_LOOK_SECONDS}), (False, {6, 7, 8})])
+def test_a_replacement_that_takes_long_is_looked_at_less_often(*, is_told: bool, last: set[int]) -> None:
+    """Rarely, since it rings; one that does not know of the command after five seconds, then a tenth of the time."""
     world = running(1)
-    warn(world, *world.claims())
+    (interrupted,) = world.claims()
+    warn(world, interrupted)
     world.run(2)
-    (replacement,) = [instance for instance in world.ec2.live_instances() if instance.state == "pending"]
-    world.kubelets.broken_instances.add(replacement.id)
+    (replacement,) = [claim for claim in world.claims() if claim.name != interrupted.name]
+    world.kubelets.broken_instances.add(instance_id(replacement.provider_id))
+    if not is_told:
+        annotations = {key: value for key, value in replacement.metadata.annotations.items() if key != labels.COMMANDS}
+        world.cluster.put(
+            "nodeclaims",
+            msgspec.structs.replace(
+                replacement, metadata=msgspec.structs.replace(replacement.metadata, annotations=annotations)
+            ),
+        )
     world.run(70)
     (command,) = world.state.commands()
     looks = [
         effect for effect in world.effects.select("state", "save") if effect.subject == f"command#{command.id} waiting"
     ]
-    seconds = [(later.at - earlier.at).total_seconds() for earlier, later in pairwise(looks)]
-    assert seconds[1] == 5
-    assert 6 <= seconds[-1] <= 8
-    assert len(looks) <= 15
+    seconds = [round((later.at - earlier.at).total_seconds()) for earlier, later in pairwise(looks)]
+    assert seconds[1] == (5 if not is_told else LONGEST_LOOK_SECONDS)
+    assert seconds[-1] in last
+    assert len(looks) <= (15 if not is_told else 7)
     assert world.run(120, until=lambda: not world.state.commands()), "the deadline ends it all the same"
 
 
@@ -668,3 +682,63 @@ def test_offerings_that_cannot_be_marked_keep_no_replacement_waiting() -> None:
     warn(world, *world.claims())
     world.run(6)
     assert [len(decision.disruptions) for decision in decisions(world, "interrupt")] == [3]
+
+
+def booting_replacements(seconds: int) -> tuple[World, dict[str, str]]:
+    """Two interrupted nodes whose replacements take so long to boot; and the replacement of each command."""
+    world = running(2)
+    world.kubelets.boot_seconds = seconds
+    warn(world, *world.claims())
+    assert world.run(10, until=lambda: sum(claim.is_condition_true("Launched") for claim in world.claims()) == 4)
+    world.run(6)
+    return world, {command.id: command.replacements[0] for command in world.state.commands()}
+
+
+def leaving(world: World) -> int:
+    return sum(claim.metadata.deletion_timestamp is not None for claim in world.claims())
+
+
+def test_a_node_goes_when_its_replacement_is_initialized_though_looks_are_rare() -> None:
+    world, replacements = booting_replacements(50)
+    begun = len(world.effects.log)
+    names = set(replacements.values())
+
+    def is_initialized() -> bool:
+        return all(claim.is_condition_true("Initialized") for claim in world.claims() if claim.name in names)
+
+    assert world.run(90, until=is_initialized)
+    seen = Counter(effect.subject for effect in world.effects.log[begun:] if effect.subject.startswith("command#"))
+    assert max(seen.values()) <= 1 + 60 // LONGEST_LOOK_SECONDS
+    assert world.run(3, until=lambda: leaving(world) == 2)
+    node = world.cluster.node(next(claim.node_name for claim in world.claims() if claim.name in names))
+    assert node is not None
+    assert labels.COMMANDS not in node.metadata.annotations
+
+
+def test_a_replacement_that_is_deleted_is_noticed_at_once() -> None:
+    world, replacements = booting_replacements(80)
+    command, name = next(iter(replacements.items()))
+    world.run(3)
+    claim = world.cluster.nodeclaim(name)
+    assert claim is not None
+    world.cluster.delete("nodeclaims", claim.metadata)
+
+    def is_aborted() -> bool:
+        row = world.state.command(command)
+        return row is not None and row.phase == "aborted"
+
+    assert world.run(5, until=is_aborted)
+
+
+def test_without_the_doorbell_of_the_replacement_the_next_look_comes_within_a_quarter_of_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, replacements = booting_replacements(30)
+    names = set(replacements.values())
+    monkeypatch.setattr(nodeclaims, "ring_commands", lambda *_: None)
+
+    def are_initialized() -> bool:
+        return all(claim.is_condition_true("Initialized") for claim in world.claims() if claim.name in names)
+
+    assert world.run(60, until=are_initialized)
+    assert world.run(LONGEST_LOOK_SECONDS + 2, until=lambda: leaving(world) == 2)

@@ -69,8 +69,8 @@ def test_nodes_go_as_budgets_allow_one_after_the_other() -> None:
     for claim in world.claims():
         announce(world, claim, days=2)
     gone_at_once = 0
-    for _ in range(90):
-        world.run(10)
+    for _ in range(450):
+        world.run(2)
         leaving = [claim for claim in world.claims() if claim.metadata.deletion_timestamp is not None]
         # As budgets count them.
         there = [claim for claim in leaving if not claim.is_condition_true("InstanceTerminating")]

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.decisions.decision import Decision, Launch, encode_decision, group_into_launches
+from spotwright.decisions.decision import Decision, Disruption, Launch, encode_decision, group_into_launches
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.scheduling.plan import NewNode, Plan
 from spotwright.simulation import builders
 from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
+from spotwright.workflows.lifecycle.launch.decisions import COMMANDS_TOLD, act_on_decisions
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.rows import LaunchRow, NominationRow
 
@@ -72,6 +72,25 @@ def test_rows_of_a_hundred_thousand_pods_stay_below_the_limit_until_every_node_i
         )
         assert size(grown) < MAXIMUM_ITEM_BYTES / 2
     assert max(map(size, nominations)) < MAXIMUM_ITEM_BYTES / 2
+
+
+def test_a_row_keeps_few_of_the_commands_that_wait_for_its_claims(world: World) -> None:
+    """Pods of 500 nodes go to each of a hundred new ones."""
+    (launch,) = group_into_launches("d", Plan(new_nodes=tuple(node(pod) for pod in pods(100))), {})
+    disruptions = tuple(
+        Disruption(f"{number:016x}", "Interrupted", (f"old-{number}",), {}, launch.claims, deadline=1)
+        for number in range(500)
+    )
+    row = world.state.cluster()
+    decision = Decision(
+        "d", "interrupt", world.cluster.name, row.version, world.clock.now(), "", "", "", launches=(launch,),
+        stored_disruptions=disruptions,
+    )  # fmt: skip
+    world.state.commit(expected_version=row.version, key=world.blobs.put("decisions", encode_decision(decision)))
+    act(world)
+    (stored,) = world.state.launches()
+    assert {len(ids) for ids in stored.commands.values()} == {COMMANDS_TOLD}
+    assert size(stored) < MAXIMUM_ITEM_BYTES / 2
 
 
 def test_a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on(

@@ -111,6 +111,7 @@ _CLAIM_ONLY_ANNOTATIONS = frozenset(
         labels.PODS_SEEN,
         labels.SEEN_UNHEALTHY,
         labels.EXPECTED_NODE,
+        labels.COMMANDS,
         labels.OTHER_NODES,
         labels.VOLUME_ATTACHMENTS,
         labels.LAST_APPLIED,

@@ -75,6 +75,8 @@ PODS_SEEN: Final = "spotwright.dev/pods-seen"
 SEEN_UNHEALTHY: Final = "spotwright.dev/seen-unhealthy"
 # Of a launched NodeClaim: the name that its Node is expected to join with, which is the instance's private DNS name.
 EXPECTED_NODE: Final = "spotwright.dev/expected-node"
+# Of a NodeClaim: ids of the commands that wait until it is Initialized, separated by commas.
+COMMANDS: Final = "spotwright.dev/commands"
 # Of a NodeClaim: names of further Nodes that have its provider id, separated by commas.
 OTHER_NODES: Final = "spotwright.dev/other-nodes"
 # Of a NodeClaim that is drained: names of the VolumeAttachments of its node, separated by commas.

@@ -44,6 +44,9 @@ EARLY_MS: Final = 1000
 LOOK_SECONDS: Final = 2
 BOOTING_LOOK_SECONDS: Final = 5
 LONGEST_LOOK_SECONDS: Final = 15
+# The epoch of doorbells for commands of which a replacement became Initialized, or is going: they do not wait for their
+# next look.
+REPLACEMENT_CHANGED: Final = 1
 # A command that was not begun within this time was validated too long ago.
 STALE_MS: Final = 5 * 60 * 1000
 
@@ -61,28 +64,49 @@ class Claims(msgspec.Struct, frozen=True):
         return self.expected is None or name in self.expected
 
 
-def step_commands(ports: LifecyclePorts, ids: Collection[str], *, now: datetime) -> dict[str, Exception]:
-    """One step of each of these commands, side by side; id → what else than an API failed.
+def ring_commands(ports: LifecyclePorts, claim: NodeClaim) -> None:
+    """Ring for the commands that wait for the claim: it became Initialized, or is going."""
+    ids = filter(None, claim.metadata.annotations.get(labels.COMMANDS, "").split(","))
+    ring_lifecycle(ports, "command", ids, epoch=REPLACEMENT_CHANGED)
+
+
+def step_commands(
+    ports: LifecyclePorts, ids: Collection[str], *, now: datetime, early: Collection[str] = ()
+) -> dict[str, Exception]:
+    """One step of each of these commands, side by side; id → what else than an API failed. ``early``: those of which a
+    replacement changed.
 
     A concurrent change or an API that fails means that the command is tried again soon.
     """
-    rows = [row for row in ports.state.commands_by_id(ids) if _has_step(row, now)]
+    rows = [row for row in ports.state.commands_by_id(ids) if _has_step(row, now) or _is_early(row, early)]
+    between = {row.id for row in rows if not _has_step(row, now)}
     try:
         pause = ports.state.cluster() if any(map(_is_by_choice, rows)) else None
         claims = _read_claims(ports, rows)
     except ApiError as failure:
         names = ", ".join(row.id for row in rows)
         log_line(log, log_lines.STEP_FAILED, kind="command", object=names, code=failure.code, error=str(failure))
-        ring_lifecycle(ports, "command", [row.id for row in rows], delay_seconds=LOOK_SECONDS)
+        for row in rows:
+            _try_again(ports, row, LOOK_SECONDS, is_between=row.id in between)
         return {}
     held_by = pause.disruption_held_by if pause and (pause.paused or pause.disruption_paused) else ""
-    failures = in_parallel(lambda row: _step(ports, row, claims, held_by, now), rows)
+    failures = in_parallel(lambda row: _step(ports, row, claims, held_by, now, is_between=row.id in between), rows)
     return {row.id: failure for row, failure in zip(rows, failures, strict=True) if failure is not None}
 
 
 def _has_step(row: CommandRow, now: datetime) -> bool:
     """A doorbell that rings earlier than the row says is ignored: a newer chain of doorbells handles this row."""
     return row.phase == "planned" or (row.phase == "waiting" and epoch_ms(now) >= row.due - EARLY_MS)
+
+
+def _is_early(row: CommandRow, early: Collection[str]) -> bool:
+    return row.phase == "waiting" and row.id in early
+
+
+def _try_again(ports: LifecyclePorts, row: CommandRow, seconds: int, *, is_between: bool) -> None:
+    """A look between two others is taken before its time once more."""
+    epoch = REPLACEMENT_CHANGED if is_between else 0
+    ring_lifecycle(ports, "command", [row.id], delay_seconds=seconds, epoch=epoch)
 
 
 def _read_claims(ports: LifecyclePorts, rows: Iterable[CommandRow]) -> Claims:
@@ -106,8 +130,13 @@ def _is_by_choice(row: CommandRow) -> bool:
     return not row.forced and row.reason != SCALED_DOWN
 
 
-def _step(ports: LifecyclePorts, row: CommandRow, claims: Claims, held_by: str, now: datetime) -> Exception | None:
-    """One step of a command; what else than an API failed. ``held_by``: why nothing is disrupted by choice."""
+def _step(
+    ports: LifecyclePorts, row: CommandRow, claims: Claims, held_by: str, now: datetime, *, is_between: bool
+) -> Exception | None:
+    """One step of a command; what else than an API failed. ``held_by``: why nothing is disrupted by choice.
+
+    ``is_between``: two looks, of which the next one is to come.
+    """
     id = row.id
     try:
         with log_context(decision=row.decision):
@@ -116,13 +145,13 @@ def _step(ports: LifecyclePorts, row: CommandRow, claims: Claims, held_by: str, 
             if row.phase == "planned":
                 row = _taint_candidates(ports, row, claims, now)
             if row.phase == "waiting":
-                _await_replacements(ports, row, claims, now)
+                _await_replacements(ports, row, claims, now, is_between=is_between)
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="command", object=id, conflict=str(lost))
-        ring_lifecycle(ports, "command", [id], delay_seconds=1)
+        _try_again(ports, row, 1, is_between=is_between)
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="command", object=id, code=failure.code, error=str(failure))
-        ring_lifecycle(ports, "command", [id], delay_seconds=LOOK_SECONDS)
+        _try_again(ports, row, LOOK_SECONDS, is_between=is_between)
     except Exception as failure:  # noqa: BLE001 the loop over commands: one of them must not keep the others
         return failure
     return None
@@ -152,7 +181,7 @@ def _taint_candidates(ports: LifecyclePorts, row: CommandRow, found: Claims, now
         log, log_lines.DISRUPTING_NODES,
         command_id=row.id, reason=row.reason.lower(), nodeclaims=names, replacements=row.replacements,
     )  # fmt: skip
-    waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=_next(row, found, now))
+    waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=epoch_ms(now) + LOOK_SECONDS * 1000)
     return ports.state.save(waiting)
 
 
@@ -191,9 +220,11 @@ def _say_why_kept(
     ports.cluster.record_event("nodes", node.metadata, event, now=now)
 
 
-def _await_replacements(ports: LifecyclePorts, row: CommandRow, claims: Claims, now: datetime) -> None:
+def _await_replacements(
+    ports: LifecyclePorts, stored: CommandRow, claims: Claims, now: datetime, *, is_between: bool
+) -> None:
     """Delete the candidates once every replacement is Initialized; at the deadline abort, or go on if it is forced."""
-    row, lost = _check_replacements(row, claims)
+    row, lost = _check_replacements(stored, claims)
     ready = set(row.replacements) <= set(row.initialized_replacements)
     late = epoch_ms(now) >= row.deadline
     if not ready and lost and not (row.forced and late):
@@ -203,10 +234,12 @@ def _await_replacements(ports: LifecyclePorts, row: CommandRow, claims: Claims, 
         _abort(ports, failed, "replacements were not initialized in time", now)
     elif ready or late:
         _delete(ports, row, now)
-    else:
+    elif not is_between:
         row = ports.state.save(msgspec.structs.replace(row, due=_next(row, claims, now)))
         delay = max(1, -(-(row.due - epoch_ms(now)) // 1000))
         ring_lifecycle(ports, "command", [row.id], delay_seconds=delay)
+    elif row != stored:
+        ports.state.save(row)
 
 
 def _check_replacements(row: CommandRow, claims: Claims) -> tuple[CommandRow, str]:
@@ -284,8 +317,16 @@ def _candidates(ports: LifecyclePorts, row: CommandRow, claims: Mapping[str, Nod
 def _next(row: CommandRow, claims: Claims, now: datetime) -> int:
     """When to look again, at the latest at the deadline; if the doorbell is lost, the sweep finds the row then."""
     age_ms = epoch_ms(now) - row.created
-    joins = (claims.by_name.get(name) for name in row.replacements if name not in row.initialized_replacements)
-    is_joining = any(claim is not None and claim.is_condition_true("Registered") for claim in joins)
+    awaited = [claims.by_name.get(name) for name in row.replacements if name not in row.initialized_replacements]
+    if awaited and all(claim is not None and _tells(row, claim) for claim in awaited):
+        return min(row.deadline, epoch_ms(now) + LONGEST_LOOK_SECONDS * 1000)
+    is_joining = any(claim is not None and claim.is_condition_true("Registered") for claim in awaited)
     shortest = LOOK_SECONDS if is_joining or not row.replacements else BOOTING_LOOK_SECONDS
     look_ms = min(max(shortest * 1000, age_ms // 10), LONGEST_LOOK_SECONDS * 1000)
     return min(row.deadline, epoch_ms(now) + look_ms)
+
+
+def _tells(row: CommandRow, claim: NodeClaim) -> bool:
+    """Whether the command is rung for when the claim, which has an instance, is Initialized or goes."""
+    told = claim.metadata.annotations.get(labels.COMMANDS, "").split(",")
+    return row.id in told and claim.is_condition_true("Launched")

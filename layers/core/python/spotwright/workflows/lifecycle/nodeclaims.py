@@ -47,6 +47,7 @@ from spotwright.workflows.lifecycle.actions import (
     uncordon,
     update_conditions,
 )
+from spotwright.workflows.lifecycle.commands import ring_commands
 from spotwright.workflows.lifecycle.launch.adoption import adopt_claim
 from spotwright.workflows.lifecycle.launch.phases import advance
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone
@@ -137,6 +138,7 @@ def _step(
         ring_lifecycle(ports, "claim", [name], delay_seconds=math.ceil(wait))
     if starts:
         request_pool_status(ports, now=now)
+        ring_commands(ports, claim)
     # The limits of a static pool may allow a replacement only when the node is gone.
     if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
         request_planning(ports)
@@ -328,6 +330,7 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
     claim = _write(ports, claim, step_result, now)
     if step_result.log is None:
         return float("inf")
+    ring_commands(ports, claim)
     claim, tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans rely on the catalog, which is to learn the real memory.

@@ -166,7 +166,8 @@ def _step(
     failures: dict[tuple[str, str], Exception] = {}
     try:
         if bells[0].kind == "command":
-            failed = commands.step_commands(ports, [bell.key for bell in bells], now=now)
+            early = {bell.key for bell in bells if bell.epoch == commands.REPLACEMENT_CHANGED}
+            failed = commands.step_commands(ports, [bell.key for bell in bells], now=now, early=early)
             failures = {("command", id): failure for id, failure in failed.items()}
         else:
             handle_doorbell(ports, bells[0], to_terminate, now=now, seconds_left=seconds_left)

@@ -22,8 +22,8 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``request``: the exact serialised CreateFleet request, "" until it was made. ``instances``: claim → instance id.
     ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer. ``node``: the
     NewNode it realises, as JSON of scheduling.plan.NewNode; ``requests``: of claims that request something else, by
-    name. ``version``: optimistic lock. ``failure``: "<code>: <message>" of why claims got no instance, "" = none;
-    ``insufficient_capacity``: it was for capacity.
+    name; ``commands``: of claims that commands wait for, the ids of these. ``version``: optimistic lock. ``failure``:
+    "<code>: <message>" of why claims got no instance, "" = none; ``insufficient_capacity``: it was for capacity.
     ``offerings_closed``: offerings were marked empty for it: the next plan is another one. ``templates_recreated``: its
     templates were gone when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again,
     whoever rings; ``requested_at``: when ``request`` was last sent or about to be; both epoch milliseconds.
@@ -38,6 +38,7 @@ class LaunchRow(msgspec.Struct, frozen=True):
     claims: tuple[str, ...]
     node: str
     requests: dict[str, dict[str, int]] = {}
+    commands: dict[str, tuple[str, ...]] = {}
     phase: str = "planned"
     uids: dict[str, str] = {}
     token: str = ""

@@ -31,6 +31,8 @@ from spotwright.workflows.rows_together import write_rows
 PHASE_TIMEOUT: Final = timedelta(seconds=60)
 # Until a launch is rung for that another invocation may have begun a moment ago.
 BEGUN_SECONDS: Final = 5
+# So many commands are told when a NodeClaim that they wait for is Initialized; others look.
+COMMANDS_TOLD: Final = 20
 # The next plan may well be the same, and be set aside again.
 SET_ASIDE_SECONDS: Final = 60
 
@@ -163,11 +165,21 @@ def _launch_row(decision: Decision, launch: Launch, now: datetime) -> LaunchRow:
         claims=launch.claims,
         node=msgspec.json.encode(_to_launch(launch.node), order="deterministic").decode(),
         requests=launch.requests,
+        commands=_waiting_commands(decision, launch),
         replaces=launch.replaces,
         reason=launch.reason,
         created=epoch_ms(decision.now),
         due=epoch_ms(now + PHASE_TIMEOUT),
     )
+
+
+def _waiting_commands(decision: Decision, launch: Launch) -> dict[str, tuple[str, ...]]:
+    """Of claims that disruptions of the decision wait for, the ids of these: their commands'."""
+    waiting: dict[str, list[str]] = {}
+    for disruption in decision.disruptions:
+        for name in disruption.replacements:
+            waiting.setdefault(name, []).append(disruption.id)
+    return {name: tuple(waiting[name][:COMMANDS_TOLD]) for name in launch.claims if name in waiting}
 
 
 def _to_launch(node: NewNode) -> NewNode:

@@ -152,7 +152,8 @@ def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: No
         annotations={
             labels.NODEPOOL_HASH: hashes.nodepool_hash(nodeclaim_creation.decided_nodepool(node, pool)),
             labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION,
-        },
+        }
+        | ({labels.COMMANDS: ",".join(row.commands[name])} if name in row.commands else {}),
     )
     try:
         nodeclaim = ports.cluster.create_nodeclaim(claim)
