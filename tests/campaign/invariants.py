@@ -4,6 +4,7 @@ An invariant sees every call (``before``, ``after``, ``refused``) and is asked a
 (``unsettled``) it says what is not as it should be yet, which may take until the campaign's bound.
 """
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterator
 from datetime import datetime
@@ -18,6 +19,7 @@ from spotwright.lifecycle.instance_health import failing_checks
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.karpenter.repair_policies import is_unhealthy, unhealthy_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
@@ -348,6 +350,12 @@ class OnlySickRepaired(Invariant):
             self.fail(f"{node.name} is repaired while too many nodes of NodePool {node.nodepool} are unhealthy")
 
 
+def _bound(budget: Budget, nodes: int) -> int:
+    """How many of so many nodes a budget lets go at the same time: a percentage is rounded up."""
+    percent = budget.nodes.removesuffix("%")
+    return int(budget.nodes) if percent == budget.nodes else math.ceil(int(percent) * nodes / 100)
+
+
 class BudgetsKept(Invariant):
     """No more nodes go at the same time than the NodePool's budgets allow, and as empty only those without pods."""
 
@@ -359,11 +367,10 @@ class BudgetsKept(Invariant):
         self._going: dict[str, str] = {}
 
     def after_step(self) -> None:
+        nodes = Counter(claim.nodepool for claim in self.world.claims())
         for pool in self.world.cluster.all("nodepools"):
-            allowed = min(
-                (int(budget.nodes) if budget.nodes.isdigit() else 1 for budget in pool.budgets if not budget.reasons),
-                default=2**31,
-            )
+            bounds = (_bound(budget, nodes[pool.name]) for budget in pool.budgets if not budget.reasons)
+            allowed = min(bounds, default=2**31)
             _remember(self._allowed.setdefault(pool.name, deque()), allowed, self.now_ms())
 
     def before(self, call: Call) -> None:
