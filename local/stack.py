@@ -56,6 +56,7 @@ class StackOptions:
     AT_ONCE: Nodes are made by one write, which comes after both delays.
     `lenient` names rules of local/aws/strictness.py that are relaxed.
     `region`: where the account's AWS is.
+    `node_grace_seconds`: how long a Node may go without a heartbeat, by default as long as in Kubernetes.
     `key_identifiers` OMITTED makes the API server's certificates as many EKS clusters have them.
     """
 
@@ -67,6 +68,7 @@ class StackOptions:
     removal_seconds: float = 5.0
     joining: Joining = Joining.IN_STEPS
     lenient: Sequence[str] = field(default_factory=lenient_by_default)
+    node_grace_seconds: int = 50
     key_identifiers: KeyIdentifiers = KeyIdentifiers.INCLUDED
 
 
@@ -182,7 +184,10 @@ class Stack:
         folder, identifiers = self.directory / "kubernetes", self._options.key_identifiers
         starter = ControlPlaneStarter(folder, binaries, self._processes, self._ports, identifiers)
         plane = starter.start(
-            aws_endpoint=self.aws_endpoint, cluster=self.cluster, environment=self._child_environment()
+            aws_endpoint=self.aws_endpoint,
+            cluster=self.cluster,
+            environment=self._child_environment(),
+            node_grace_seconds=self._options.node_grace_seconds,
         )
         report(f"Kubernetes {kubernetes_version()} at {plane.endpoint} after {time.monotonic() - started:.1f} s")
         self._processes.wait("aws", self._aws_answers, timeout_seconds=READY_SECONDS)

@@ -21,6 +21,7 @@ from local.stack import Stack, StackOptions
 
 SIZES: Final = ((100, 1_000), (1_000, 10_000))
 RUNS: Final = 3
+_LONG: Final = 24 * 60 * 60
 FORWARDER, NOTICES, BURST = "forwarder", "notices", "burst"
 PARTS: Final = (*WAYS, FORWARDER, NOTICES, BURST)
 
@@ -35,7 +36,8 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-scale-"))
     _tell(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}")
     try:
-        undelayed = StackOptions(lenient=WITHOUT_DELAYS)
+        # Nodes that only fill the cluster have no kubelet that sends heartbeats.
+        undelayed = StackOptions(lenient=WITHOUT_DELAYS, node_grace_seconds=_LONG)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
             _measure(stack, options)
     except KeyboardInterrupt:

@@ -98,13 +98,18 @@ class ControlPlaneStarter:
         self.endpoint = f"https://127.0.0.1:{self._port}"
         self.credentials = issue_credentials(folder / "pki", self.endpoint, identifiers)
 
-    def start(self, *, aws_endpoint: str, cluster: str, environment: Mapping[str, str]) -> ControlPlane:
-        """Start everything and wait until it works. Raises ProcessEnded."""
+    def start(
+        self, *, aws_endpoint: str, cluster: str, environment: Mapping[str, str], node_grace_seconds: int = 50
+    ) -> ControlPlane:
+        """Start everything and wait until it works. Raises ProcessEnded.
+
+        `node_grace_seconds`: how long a Node may go without a heartbeat of its kubelet.
+        """
         webhook = self._authenticator(aws_endpoint, cluster, environment)
         self._api_server(self._etcd(), webhook)
         api = KubernetesApi(self.credentials.admin)
         self._processes.wait("kube-apiserver", api.is_ready, timeout_seconds=READY_SECONDS)
-        healthy = [self._controller_manager(), self._scheduler(), self._kwok()]
+        healthy = [self._controller_manager(node_grace_seconds), self._scheduler(), self._kwok()]
         for name, ready in healthy:
             self._processes.wait(name, ready, timeout_seconds=READY_SECONDS)
         account = "/api/v1/namespaces/kube-system/serviceaccounts/default"
@@ -177,7 +182,7 @@ class ControlPlaneStarter:
             "--profiling=false",
         )
 
-    def _controller_manager(self) -> tuple[str, Callable[[], bool]]:
+    def _controller_manager(self, node_grace_seconds: int) -> tuple[str, Callable[[], bool]]:
         ids = self.credentials
         return self._controller(
             "kube-controller-manager",
@@ -188,6 +193,7 @@ class ControlPlaneStarter:
             f"--cluster-signing-key-file={ids.authority.pair.key}",
             "--use-service-account-credentials=true",
             "--allocate-node-cidrs=false",
+            f"--node-monitor-grace-period={node_grace_seconds}s",
             "--kube-api-qps=100",
             "--kube-api-burst=200",
         )
