@@ -133,7 +133,10 @@ SCENARIOS = {
     "scenarios/lifecycle/launch/test_large_decisions.py": (
         "a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on",
     ),
-    "scenarios/lifecycle/launch/test_nominations.py": ("where_nominating_fails_the_node_is_let_go",),
+    "scenarios/lifecycle/launch/test_nominations.py": (
+        "a_pod_whose_place_another_got_is_planned_again_within_seconds",
+        "where_nominating_fails_the_node_is_let_go",
+    ),
     "scenarios/lifecycle/launch/test_pod_to_node.py": (
         "a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_event",
         "a_node_that_is_smaller_than_expected_is_said_and_kept",

@@ -166,10 +166,26 @@ def test_an_overdue_nomination_is_cleared_and_its_pods_are_planned_anew(world: W
     (node,) = world.cluster.nodes()
     short = {**node.allocatable, "cpu": 1000}
     world.cluster.update("nodes", node.name, allocatable=short)
-    assert world.run(45, until=lambda: rows(world)[0].phase == "failed"), "no sweep has to find it"
+    assert world.run(10, until=lambda: rows(world)[0].phase == "failed"), "nobody waits until it is overdue"
     assert not pods(world)[0].nominated_node_name
     assert world.run(60, until=lambda: bool(world.running_pods()))
     assert world.running_pods()[0].node_name != node.name
+
+
+def test_a_pod_whose_place_another_got_is_planned_again_within_seconds(world: World) -> None:
+    """Those that have their places keep them."""
+    world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
+    world.deploy(builders.pod("b-big", cpu_millicores=1400, memory_bytes=builders.GIB // 4), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    (node,) = world.cluster.nodes()
+    size = {"cpu_millicores": 600, "memory_bytes": builders.GIB // 4}
+    world.cluster.put("pods", builders.pod("stray", node_name=node.name, phase="Running", **size))
+    assert world.run(10, until=lambda: rows(world)[0].phase != "promised")
+    opened = world.clock.now()
+    assert world.run(60, until=lambda: len(world.claims()) == 2)
+    assert world.clock.now() - opened < timedelta(seconds=10)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 3)
+    assert [pod.node_name for pod in world.running_pods() if "a-small" in pod.key] == [node.name]
 
 
 def test_a_nomination_that_stands_when_its_time_is_over_is_taken_back(world: World) -> None:

@@ -154,6 +154,10 @@ NOMINATION_ENDED: Final = LogLine(
     _INFO, "nomination ended", ("nodeclaim", "planned", "bound"),
     when="All pods planned for a new node are bound, or their time is up: `bound` of `planned` run on the node.",
 )
+PODS_DISPLACED: Final = LogLine(
+    _INFO, "pods found no room on the node that they were planned for", ("nodeclaim", "node", "pods"),
+    when="kube-scheduler gave their place to other pods: they are planned again at once.",
+)
 
 # lifecycle: NodeClaims
 

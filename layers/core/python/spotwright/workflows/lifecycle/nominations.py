@@ -5,7 +5,7 @@ keeps the taint spotwright.dev/held until it is Ready; then its pods are nominat
 nomination was cleared in between are nominated again. Where the state table or the API fails, the taint is removed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,7 +15,7 @@ from spotwright.decisions.decision import Decision
 from spotwright.errors import ApiError
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import NodeUpdate
-from spotwright.model import labels
+from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
@@ -24,6 +24,7 @@ from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_context, log_line
 from spotwright.workflows.lifecycle.actions import log, request_planning
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import nominated_pods
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import NominationRow, epoch_ms
@@ -100,10 +101,38 @@ def await_binding(
     if pods is None:
         return next_look
     missing = _missing(row, pods)
-    if missing and ports.cluster.nominate(node.name, missing, again=True):
+    waiting = ports.cluster.nominate(node.name, missing, again=True) if missing else frozenset()
+    displaced = _displaced(ports, node, pods, waiting)
+    if displaced:
+        _plan_again(ports, claim, node, {key: uid for key, uid in missing.items() if key in displaced})
+    if waiting - displaced:
+        if displaced:
+            left = {key: uid for key, uid in row.pods.items() if key not in displaced}
+            ports.state.save(msgspec.structs.replace(row, pods=left))
         return next_look
     _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
     return None
+
+
+def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: Collection[str]) -> frozenset[str]:
+    """Of pods that wait for the node, by key, those for which it has no room any more, however long they wait.
+
+    kube-scheduler learns of nodes and of nominations by two watches: a pod that was planned for another node may have
+    got the place. ``pods``: those of the node.
+    """
+    if not waiting:
+        return frozenset()
+    running = (pod.requests for pod in pods if not pod.is_terminal)
+    room = resources.subtract(node.allocatable, resources.add(*running))
+    found = in_parallel(lambda key: ports.cluster.pod(*key.split("/", 1)), sorted(waiting))
+    return frozenset(pod.key for pod in found if pod is not None and not resources.fits(pod.requests, room))
+
+
+def _plan_again(ports: LifecyclePorts, claim: NodeClaim, node: Node, pods: Mapping[str, str]) -> None:
+    """Plan these pods (key → uid) without waiting until their nomination is overdue."""
+    ports.cluster.clear_nominations(node.name, pods)
+    request_planning(ports)
+    log_line(log, log_lines.PODS_DISPLACED, nodeclaim=claim.name, node=node.name, pods=len(pods))
 
 
 def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
