@@ -154,3 +154,22 @@ def test_what_drifted_before_goes_on_drifting_and_other_pools_keep_their_hashes(
         "changed-since": ("9", "v3"),
     }
     assert drifting(world) == {"drifting": "NodePoolDrifted", "changed-since": "NodePoolDrifted"}
+
+
+def test_a_claim_and_a_node_of_an_old_version_get_the_label_of_their_class() -> None:
+    """They are told apart from others by it; nothing else becomes of them."""
+    world = karpenters()
+    (claim,) = world.claims()
+    kept = {key: value for key, value in claim.metadata.labels.items() if key != labels.EC2NODECLASS}
+    old = msgspec.structs.replace(
+        claim, metadata=msgspec.structs.replace(claim.metadata, labels=kept), node_name="karpenters-node"
+    )
+    world.cluster.put("nodeclaims", old)
+    about = ObjectMeta("karpenters-node", labels=kept | {labels.REGISTERED: "true"})
+    joined = builders.unmanaged_node("karpenters-node", metadata=about, provider_id=claim.provider_id)
+    world.cluster.put("nodes", joined)
+    lifecycle(world.ports, [Doorbell(builders.CLUSTER, "claim", claim.name)], now=world.clock.now())
+    (after,), node = world.claims(), world.cluster.node("karpenters-node")
+    assert node is not None
+    assert after.metadata.labels[labels.EC2NODECLASS] == node.metadata.labels[labels.EC2NODECLASS] == "default"
+    assert drifting(world) == {}

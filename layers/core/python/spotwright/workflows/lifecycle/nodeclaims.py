@@ -189,7 +189,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
         return None
     if not claim.is_condition_true("Launched"):
         return _step_launch(ports, claim, now)
-    claim = _with_instance_label(ports, claim)
+    claim = _with_missing_labels(ports, claim)
     nodes = nodes_of(ports, claim, now=now, seen=seen)
     leaving = _leaving_node(claim, nodes)
     if leaving is not None and not other_claims(ports, claim):
@@ -216,12 +216,24 @@ def _leaving_node(claim: NodeClaim, nodes: tuple[Node, ...]) -> Node | None:
     return own[0] if len(own) == 1 and own[0].metadata.deletion_timestamp is not None else None
 
 
-def _with_instance_label(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
-    """The claim with the label of its instance, which one that Karpenter launched does not have."""
+def _with_missing_labels(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
+    """The claim with the label of its instance, which one that Karpenter launched does not have, and with that of its
+    class, which one of an old version of Karpenter does not have.
+    """
     instance = instance_id(claim.provider_id)
-    if not instance or claim.metadata.labels.get(labels.INSTANCE_ID) == instance:
+    missing = {labels.INSTANCE_ID: instance} if instance else {}
+    if labels.EC2NODECLASS not in claim.metadata.labels:
+        missing[labels.EC2NODECLASS] = claim.node_class_ref.name
+    if missing.items() <= claim.metadata.labels.items():
         return claim
-    return ports.cluster.patch_nodeclaim(claim, {"labels": {labels.INSTANCE_ID: instance}})
+    return ports.cluster.patch_nodeclaim(claim, {"labels": missing})
+
+
+def _add_class_label(ports: LifecyclePorts, claim: NodeClaim, node: Node) -> None:
+    """The same for the claim's node. Source: Karpenter v1.14 ``pkg/controllers/node/hydration``."""
+    if labels.EC2NODECLASS not in node.metadata.labels:
+        label = {labels.EC2NODECLASS: claim.node_class_ref.name}
+        ports.cluster.patch_metadata("nodes", node.metadata, {"labels": label})
 
 
 _DELETION_LINES: Final = {
@@ -362,6 +374,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             )
             annotations = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
             claim = ports.cluster.patch_nodeclaim(claim, {"annotations": annotations})
+        _add_class_label(ports, claim, node)
     return _soonest(tagging, binding, _consolidatable(ports, claim, binding, now))
 
 
