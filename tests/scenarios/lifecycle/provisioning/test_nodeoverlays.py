@@ -121,3 +121,20 @@ def test_an_overlay_says_whether_it_counts(world: World) -> None:
         "a-rival": ("False", "Conflict"),
     }
     assert {event.reason for event in world.cluster.events if event.kind == "nodeoverlays"} >= {"RuntimeValidation"}
+
+
+def test_an_overlay_whose_doorbell_is_lost_is_seen_within_a_minute_and_rung_for_once(world: World) -> None:
+    gated(world)
+    world.run(60)
+    world.cluster.put("nodeoverlays", DEAR_SPOT)
+    world.forget_changes()
+
+    def is_said() -> bool:
+        (overlay,) = world.cluster.nodeoverlays()
+        return any(condition.type == "Ready" for condition in overlay.conditions)
+
+    assert world.run(61, until=is_said)
+    begun = len(world.effects.log)
+    world.run(150)
+    rung = [effect for effect in world.effects.log[begun:] if effect.subject == "lifecycle/nodepools:"]
+    assert not rung

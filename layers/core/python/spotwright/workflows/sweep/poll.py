@@ -26,7 +26,14 @@ from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect
-from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_REPAIR, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
+from spotwright.model.snapshot import (
+    CAPACITY_BUFFER,
+    NODE_OVERLAY,
+    NODE_REPAIR,
+    RESERVED_CAPACITY,
+    STATIC_CAPACITY,
+    Settings,
+)
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -380,8 +387,19 @@ def _ring_unready(
     ]
     if unready:
         ports.doorbells.ring("catalog", unready)
-    if any(_is_unready(pool.conditions, pool.metadata.generation) for pool in pools):
+    is_unready = any(_is_unready(pool.conditions, pool.metadata.generation) for pool in pools)
+    if is_unready or (scheduled and _has_unseen_overlay(ports)):
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
+
+
+def _has_unseen_overlay(ports: SweepPorts) -> bool:
+    """Whether a NodeOverlay has a status of an earlier generation, or none."""
+    if NODE_OVERLAY not in ports.settings.feature_gates:
+        return False
+    return any(
+        all(condition.observed_generation < overlay.metadata.generation for condition in overlay.conditions)
+        for overlay in ports.cluster.nodeoverlays()
+    )
 
 
 def _unready_since(nodeclass: EC2NodeClass, now: datetime) -> datetime | None:
