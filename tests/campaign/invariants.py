@@ -500,8 +500,13 @@ class NothingTakenInOutages(Invariant):
             self.fail(f"deletion of node {call.args[1].key} while {outages} does not answer")
         if call.is_to("cluster", "delete") and call.args[0] == "nodeclaims" and outages == "state":
             claim = self.world.cluster.find("nodeclaims", call.args[1].key)
-            if claim is not None and is_disrupted_by_choice(self.world, claim):
+            if claim is not None and is_disrupted_by_choice(self.world, claim) and not self._leaves_anyway(claim):
                 self.fail(f"deletion of {call.args[1].key} while {outages} does not answer")
+
+    def _leaves_anyway(self, claim: NodeClaim) -> bool:
+        """Whether somebody deletes its Node, as the cloud does when the instance has ended: then nobody chose that."""
+        node = self.world.cluster.find("nodes", claim.node_name)
+        return node is None or node.metadata.deletion_timestamp is not None
 
     def _runs(self, name: str) -> bool:
         node = self.world.cluster.find("nodes", name)
