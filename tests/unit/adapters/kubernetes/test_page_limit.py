@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from time import monotonic, sleep
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from kubernetes.client.configuration import Configuration
 
 from spotwright.adapters.kubernetes.codecs.listed_pods import pod_decoder
-from spotwright.adapters.kubernetes.codecs.pages import next_page
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.adapters.kubernetes.page_limit import FEWER, PAGE_BYTES, PAGE_SIZE
 from spotwright.adapters.kubernetes.transport import Transport
@@ -98,36 +96,6 @@ def test_functions_list_so_too_and_keep_their_query() -> None:
         ]
     assert names == [f"p{number}" for number in range(30)]
     assert (PAGE_SIZE // FEWER // FEWER) in [limit for limit, _ in pods.pages]
-
-
-@pytest.mark.parametrize(("ahead", "asked"), [(True, 2), (False, 1)])
-def test_the_next_page_is_made_while_one_is_decoded_unless_only_the_first_is_wanted(*, ahead: bool, asked: int) -> None:
-    pods = Pods([10] * (3 * PAGE_SIZE))
-    with served(pods) as configuration:
-        listed = Transport.from_configuration(configuration).items("/api/v1/pods", pod_decoder(), ahead=ahead)
-        next(listed)
-        until = monotonic() + 5
-        while len(pods.pages) < 2 and monotonic() < until and ahead:
-            sleep(0.01)
-        assert len(pods.pages) == asked
-        assert len(list(listed)) == 3 * PAGE_SIZE - 1
-    assert len(pods.pages) == 3
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"more"},"items":[{"a":{"metadata":{}}}]}',
-        b'{"apiVersion":"v1","items":[{"metadata":{"continue":"no"}}],"metadata":{"continue":"more"}}',
-    ],
-)
-def test_the_next_page_is_known_before_items_are_decoded(content: bytes) -> None:
-    assert next_page(content) == "more"
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"metadata":null}', b'{"metadata":{"continue":7}}', b"\xff"])
-def test_what_is_no_list_has_no_next_page(content: bytes) -> None:
-    assert next_page(content) == ""
 
 
 def test_an_object_that_is_longer_than_a_page_is_read_all_the_same() -> None:

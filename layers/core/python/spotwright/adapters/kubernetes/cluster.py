@@ -84,7 +84,7 @@ class KubernetesCluster:
         return None if document is None else decode_pod(document)
 
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
-        return tuple(islice(self._api.items(_PATHS["nodes"], node_decoder(), ahead=limit is None), limit))
+        return tuple(islice(self._api.items(_PATHS["nodes"], node_decoder()), limit))
 
     def joining_nodes(self) -> tuple[Node, ...]:
         return tuple(self._api.items(_PATHS["nodes"], node_decoder(), {"labelSelector": _JOINING}))

@@ -8,14 +8,13 @@ import functools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from kubernetes.client.configuration import Configuration
 
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
-from spotwright.adapters.kubernetes.codecs.pages import PageDecoder, next_page
+from spotwright.adapters.kubernetes.codecs.pages import PageDecoder
 from spotwright.adapters.kubernetes.connection import Connection, token_configuration
 from spotwright.adapters.kubernetes.page_limit import PageReader
 from spotwright.errors import Conflict, Throttled, Unavailable
@@ -59,19 +58,11 @@ class Transport:
         return _with_attempts(lambda: self._connection.call(method, url, body, media), attempts)
 
     def items[Value](
-        self,
-        path: str,
-        decoder: PageDecoder[Any, Value],
-        query: Mapping[str, str] | None = None,
-        *,
-        ahead: bool = True,
+        self, path: str, decoder: PageDecoder[Any, Value], query: Mapping[str, str] | None = None
     ) -> Iterator[Value]:
-        """All items of a list, page by page. Raises Unavailable when the list expires between two pages.
-
-        ``ahead``: while a page is decoded, the API server makes the next one; not where only the first items are used.
-        """
+        """All items of a list, page by page. Raises Unavailable when the list expires between two pages."""
         try:
-            yield from self._items(path, decoder, dict(query or {}), ahead=ahead)
+            yield from self._items(path, decoder, dict(query or {}))
         except Conflict as error:
             if error.code != "Expired":
                 raise
@@ -79,24 +70,14 @@ class Transport:
         except DecodeError as error:
             raise Unavailable(f"list {path}: {error}", code="NoList") from error
 
-    def _items[Value](
-        self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str], *, ahead: bool
-    ) -> Iterator[Value]:
-        reader = PageReader(self._connection, path, query)
-
-        def read(token: str) -> bytes:
-            return _with_attempts(functools.partial(reader.read, token), ATTEMPTS)
-
-        content = read("")
-        with ThreadPoolExecutor(1) as threads:
-            while True:
-                token = next_page(content) if ahead else ""
-                following = threads.submit(read, token) if token else None
-                page = decoder.page(content)
-                yield from page.items
-                if not page.next_page:
-                    return
-                content = following.result() if following is not None else read(page.next_page)
+    def _items[Value](self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str]) -> Iterator[Value]:
+        reader, token = PageReader(self._connection, path, query), ""
+        while True:
+            page = decoder.page(_with_attempts(functools.partial(reader.read, token), ATTEMPTS))
+            yield from page.items
+            token = page.next_page
+            if not token:
+                return
 
 
 def _with_attempts[Answer](send: Callable[[], Answer], attempts: int) -> Answer:

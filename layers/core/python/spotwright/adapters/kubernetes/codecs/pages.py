@@ -83,21 +83,7 @@ class PageDecoder[Wire, Value]:
         return Page(tuple(map(self._decode, items)), str(next_page), str(version))
 
 
-class _ListWithoutItems(msgspec.Struct, frozen=True):
-    metadata: _ListMeta | None = None
-
-
 _raw_page: Final = msgspec.json.Decoder(_List[msgspec.Raw])
-_list: Final = msgspec.json.Decoder(_ListWithoutItems)
-
-
-def next_page(content: bytes) -> str:
-    """The token of the page after this one, without making anything of its items; "" = it is the last, or no list."""
-    try:
-        metadata = _list.decode(content).metadata
-    except (msgspec.MsgspecError, UnicodeError):
-        return ""
-    return (metadata and metadata.next_page) or ""
 
 
 class Memo[Key: str | bytes, Value]:
