@@ -21,7 +21,8 @@ from local.stack import Stack, StackOptions
 
 SIZES: Final = ((100, 1_000), (1_000, 10_000))
 RUNS: Final = 3
-_LONG: Final = 24 * 60 * 60
+# Nodes that only fill the cluster have no kubelet that sends heartbeats.
+_NODE_GRACE_SECONDS: Final = 24 * 60 * 60
 FORWARDER, NOTICES, BURST = "forwarder", "notices", "burst"
 PARTS: Final = (*WAYS, FORWARDER, NOTICES, BURST)
 
@@ -36,8 +37,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-scale-"))
     _tell(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}")
     try:
-        # Nodes that only fill the cluster have no kubelet that sends heartbeats.
-        undelayed = StackOptions(lenient=WITHOUT_DELAYS, node_grace_seconds=_LONG)
+        undelayed = StackOptions(lenient=WITHOUT_DELAYS, node_grace_seconds=_NODE_GRACE_SECONDS)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
             _measure(stack, options)
     except KeyboardInterrupt:
