@@ -188,6 +188,57 @@ def test_a_pod_whose_place_another_got_is_planned_again_within_seconds(world: Wo
     assert [pod.node_name for pod in world.running_pods() if "a-small" in pod.key] == [node.name]
 
 
+def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_for_it(world: World) -> None:
+    """Before kube-scheduler has tried either of them."""
+    world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
+    world.deploy(builders.pod("b-big", cpu_millicores=1400, memory_bytes=builders.GIB // 4), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    (node,) = world.cluster.nodes()
+    size = {"cpu_millicores": 600, "memory_bytes": builders.GIB // 4}
+    world.cluster.put("pods", builders.pod("stray", node_name=node.name, phase="Running", **size))
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+
+    def nominated() -> dict[str, str]:
+        return {pod.key.split("/")[1][:1]: pod.nominated_node_name for pod in pods(world) if not pod.node_name}
+
+    assert world.run(20, until=lambda: nominated() == {"a": node.name, "b": node.name})
+    assert world.run(10, until=lambda: nominated() == {"a": node.name, "b": ""})
+    for _ in range(12):
+        world.run(1)
+        assert nominated()["b"] != node.name
+    assert nominated()["a"] == node.name
+
+
+def test_a_pod_whose_place_is_about_to_be_left_keeps_it(world: World) -> None:
+    """As after a preemption: the pods that kube-scheduler has chosen still stop."""
+    world.kubelets.stop_seconds = 20
+    world.deploy(builders.pod("big", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    (node,) = world.cluster.nodes()
+    leaving = builders.pod("leaving", cpu_millicores=600, node_name=node.name, phase="Running")
+    about = msgspec.structs.replace(leaving.metadata, deletion_timestamp=world.clock.now() + timedelta(seconds=30))
+    world.cluster.put("pods", msgspec.structs.replace(leaving, metadata=about))
+    assert world.run(10, until=lambda: rows(world)[0].phase != "promised")
+    world.run(10)
+    assert rows(world)[0].phase == "nominated"
+    assert world.run(15, until=lambda: len([pod for pod in world.running_pods() if "big" in pod.key]) == 1)
+    assert len(world.claims()) == 1
+
+
+def test_nominated_pods_that_are_not_bound_are_looked_at_less_and_less_often(world: World) -> None:
+    """After 3, 6, 12 and 24 seconds: each look reads the pods and nominates them once more."""
+    world.deploy(builders.pod("inflate"), 1)
+    world.run(5)
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    begun = len(world.effects.log)
+    world.run(29)
+    looks = [effect for effect in world.effects.log[begun:] if effect.action == "nominate"]
+    assert 2 <= len(looks) <= 5
+    assert rows(world)[0].phase == "nominated"
+    assert world.run(3, until=lambda: rows(world)[0].phase == "failed"), "its end is not waited for any longer"
+
+
 def test_a_nomination_that_stands_when_its_time_is_over_is_taken_back(world: World) -> None:
     world.cluster.put("pods", builders.pod("waits", unschedulable=True, nominated_node_name="gone-node"))
     (pod,) = pods(world)

@@ -121,7 +121,7 @@ def _step(
             if claim.metadata.deletion_timestamp
             else _step_live(ports, claim, node, now)
         )
-        earliest = _earliest_tick(ports, claim, now) if (ticks or starts) and wait == float("inf") else 0
+        earliest = _earliest_tick(ports, claim, wait, now) if (ticks or starts) and wait is not None else 0
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=name, conflict=str(lost))
         wait = CONFLICT_SECONDS
@@ -155,12 +155,16 @@ def _rings_once_more(
     return not to_terminate and find_condition(claim.conditions, "InstanceTerminating") is None
 
 
-def _earliest_tick(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> int:
-    """In how many seconds the next tick of a claim is early enough, 0 = as soon as others.
+def _earliest_tick(ports: LifecyclePorts, claim: NodeClaim, wait: float, now: datetime) -> int:
+    """In how many seconds the next tick of a claim is early enough, 0 = as soon as others. ``wait``: seconds until its
+    next step at the latest.
 
     While a hundred nodes boot or drain, ticks every few seconds would take the room of the doorbells for those that
-    joined, or whose pods have stopped.
+    joined, or whose pods have stopped. A claim that is initialized has nothing to do before its time.
     """
+    if wait < float("inf"):
+        is_done = claim.metadata.deletion_timestamp is None and claim.is_condition_true("Initialized")
+        return math.floor(wait) if is_done else 0
     awaits_node = claim.is_condition_true("Launched") and not claim.is_condition_true("Initialized")
     if claim.metadata.deletion_timestamp is None and not awaits_node:
         return 0

@@ -94,7 +94,8 @@ def await_binding(
         expire_nomination(ports, claim.name, now)
         return None
     # A pod that comes to the node rings.
-    next_look = max(LOOK_SECONDS, (now - since).total_seconds()) if since is not None else LOOK_SECONDS
+    age = (now - since).total_seconds() if since is not None else 0
+    next_look = min(max(LOOK_SECONDS, age), (row.due - epoch_ms(now)) / 1000)
     if row.phase == "promised":
         _nominate(ports, claim, node, now)
         return next_look
@@ -118,12 +119,12 @@ def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: 
     """Of pods that wait for the node, by key, those for which it has no room any more, however long they wait.
 
     kube-scheduler learns of nodes and of nominations by two watches: a pod that was planned for another node may have
-    got the place. ``pods``: those of the node.
+    got the place. ``pods``: those of the node; one that stops, after a preemption for example, leaves its place.
     """
     if not waiting:
         return frozenset()
-    running = (pod.requests for pod in pods if not pod.is_terminal)
-    room = resources.subtract(node.allocatable, resources.add(*running))
+    staying = (pod.requests for pod in pods if not pod.is_terminal and pod.metadata.deletion_timestamp is None)
+    room = resources.subtract(node.allocatable, resources.add(*staying))
     found = in_parallel(lambda key: ports.cluster.pod(*key.split("/", 1)), sorted(waiting))
     return frozenset(pod.key for pod in found if pod is not None and not resources.fits(pod.requests, room))
 
