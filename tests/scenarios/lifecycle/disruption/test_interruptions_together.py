@@ -15,12 +15,17 @@ from spotwright.decisions.decision import Decision, decode_decision
 from spotwright.errors import Conflict, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import Condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle import interruptions, nodeclaims
-from spotwright.workflows.lifecycle.commands import LONGEST_LOOK_SECONDS
+from spotwright.workflows.lifecycle import commands, interruptions, nodeclaims
+from spotwright.workflows.lifecycle.commands import (
+    BOOTING_LOOK_SECONDS,
+    LONGEST_LOOK_SECONDS,
+    REPLACEMENT_CHANGED,
+)
 from spotwright.workflows.lifecycle.interruptions import ALL
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -742,3 +747,96 @@ def test_without_the_doorbell_of_the_replacement_the_next_look_comes_within_a_qu
 
     assert world.run(60, until=are_initialized)
     assert world.run(LONGEST_LOOK_SECONDS + 2, until=lambda: leaving(world) == 2)
+
+
+def test_a_look_that_fails_when_the_replacement_is_initialized_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, replacements = booting_replacements(50)
+    names, usual, failed = set(replacements.values()), commands.claims_by_name, Counter[str]()
+
+    def read(*arguments: Any) -> Any:
+        found = usual(*arguments)
+        if any(name in names and claim.is_condition_true("Initialized") for name, claim in found.items()):
+            failed["reads"] += 1
+            if failed["reads"] <= 2:
+                raise Unavailable("the API server does not answer")
+        return found
+
+    monkeypatch.setattr(commands, "claims_by_name", read)
+    assert world.run(90, until=lambda: failed["reads"] > 0)
+    assert world.run(6, until=lambda: leaving(world) == 2)
+
+
+def early_bells(world: World, ids: Collection[str]) -> list[Doorbell]:
+    """As a replacement rings that becomes initialized."""
+    return [Doorbell(world.cluster.name, "command", id, REPLACEMENT_CHANGED) for id in ids]
+
+
+def test_a_replacement_that_was_initialized_once_stays_so_between_two_looks() -> None:
+    """Somebody deletes it before the other one is initialized: the command is not given up, its node goes."""
+    world, replacements = booting_replacements(80)
+    command, first = next(iter(replacements.items()))
+    row = world.state.command(command)
+    assert row is not None
+    other = next(name for name in replacements.values() if name != first)
+    world.state.save(msgspec.structs.replace(row, replacements=(first, other)))
+    claim = world.cluster.nodeclaim(first)
+    assert claim is not None
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=(Condition("Initialized", "True"),)))
+    lifecycle(world.ports, early_bells(world, [command]), now=world.clock.now())
+    world.cluster.remove("nodeclaims", first)
+    lifecycle(world.ports, early_bells(world, [command]), now=world.clock.now())
+    after = world.state.command(command)
+    assert after is not None
+    assert (after.phase, after.initialized_replacements) == ("waiting", (first,))
+    assert after.due == row.due, "the look that is to come stays"
+
+
+def test_a_command_that_is_done_is_not_taken_back_by_a_late_doorbell_while_disruption_is_paused() -> None:
+    world, replacements = booting_replacements(80)
+    command = next(iter(replacements))
+    row = world.state.command(command)
+    assert row is not None
+    world.state.save(msgspec.structs.replace(row, phase="done", due=0, forced=False))
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, disruption_paused=True)
+    lifecycle(world.ports, early_bells(world, [command]), now=world.clock.now())
+    after = world.state.command(command)
+    assert after is not None
+    assert after.phase == "done"
+
+
+def test_a_claim_that_has_no_instance_yet_is_looked_at_every_five_seconds() -> None:
+    """Its launch may fail before there is a claim that could ring."""
+    world, replacements = booting_replacements(80)
+    command, name = next(iter(replacements.items()))
+    claim = world.cluster.nodeclaim(name)
+    assert claim is not None
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=()))
+    world.clock.advance(LONGEST_LOOK_SECONDS)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "command", command)], now=world.clock.now())
+    row = world.state.command(command)
+    assert row is not None
+    assert row.due - world.clock.milliseconds() == BOOTING_LOOK_SECONDS * 1000
+
+
+def test_a_command_that_fails_after_its_node_was_tainted_is_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = running(1)
+    world.kubelets.boot_seconds = 60
+    warn(world, *world.claims())
+    monkeypatch.setattr(commands, "_check_replacements", _fails_once(commands._check_replacements))
+    assert world.run(20, until=lambda: any(command.phase == "waiting" for command in world.state.commands()))
+    (command,) = world.state.commands()
+    world.run(3)
+    (after,) = world.state.commands()
+    assert after.version > command.version, "it was looked at again"
+
+
+def _fails_once(usual: Any) -> Any:
+    failed = Counter[str]()
+
+    def call(*arguments: Any) -> Any:
+        failed["calls"] += 1
+        if failed["calls"] == 1:
+            raise Unavailable("no answer")
+        return usual(*arguments)
+
+    return call

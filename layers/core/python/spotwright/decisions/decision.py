@@ -40,10 +40,9 @@ SCHEDULED_CHANGE: Final = "ScheduledChange"
 class Launch(msgspec.Struct, frozen=True):
     """Nodes that a single CreateFleet call launches, equal but for their pods.
 
-    ``claims``: names of their NodeClaims, at most a hundred.
-    ``pods``: for each claim the pods planned for it, key → uid, that were pending at the time of the decision;
-    ``moving_pods``: those that ran on nodes on their way out. ``requests``: of the claims that request something else
-    than ``node``, by name.
+    ``claims``: names of their NodeClaims, at most a hundred. ``pods``: for each claim the pods planned for it, key →
+    uid, that were pending at the time of the decision; ``moving_pods``: those that ran on nodes on their way out.
+    ``requests``: of the claims that request something else than ``node``, by name.
     """
 
     id: str

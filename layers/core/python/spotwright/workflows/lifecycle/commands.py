@@ -318,7 +318,7 @@ def _next(row: CommandRow, claims: Claims, now: datetime) -> int:
     """When to look again, at the latest at the deadline; if the doorbell is lost, the sweep finds the row then."""
     age_ms = epoch_ms(now) - row.created
     awaited = [claims.by_name.get(name) for name in row.replacements if name not in row.initialized_replacements]
-    if awaited and all(claim is not None and _tells(row, claim) for claim in awaited):
+    if all(claim is not None and _tells(row, claim) for claim in awaited):
         return min(row.deadline, epoch_ms(now) + LONGEST_LOOK_SECONDS * 1000)
     is_joining = any(claim is not None and claim.is_condition_true("Registered") for claim in awaited)
     shortest = LOOK_SECONDS if is_joining or not row.replacements else BOOTING_LOOK_SECONDS
