@@ -279,6 +279,23 @@ def test_a_node_that_joins_before_it_is_ready_rings_at_once() -> None:
     assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
 
 
+def test_a_ready_node_that_is_not_ours_to_open_rings_at_once() -> None:
+    scene = Scene().start()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED[1:]))))
+    scene.pass_time(3, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
+
+
+def test_a_node_that_becomes_ready_does_not_ring_before_its_taints_are_off() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node(ready=False, taints=JOINED)))
+    scene.pass_time(5)
+    scene.sent.clear()
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED))))
+    scene.pass_time(3, step=0.1)
+    assert not scene.sent
+
+
 def test_a_node_that_is_drained_is_looked_at_when_its_pods_have_ended_and_the_shortest_drain_is_over() -> None:
     pods = {name: objects.pod(name, node="n") for name in "abc"}
     scene = Scene().start(Node=decoded("Node", objects.node()))

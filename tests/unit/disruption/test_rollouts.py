@@ -120,6 +120,14 @@ def test_half_of_the_pods_must_be_ready_within_five_minutes(
     assert found(observed).phase == expected
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_nodes_of_a_claim_the_pods_of_the_one_that_it_is_registered_with_count(order: int) -> None:
+    observed = of(old("a"), new("n", seconds=900), running=(*pods("n", False), *pods("a", True)))
+    other = node("other", provider_id="aws:///z/i-n")
+    observed = msgspec.structs.replace(observed, nodes=(*observed.nodes, other)[::order])
+    assert found(observed).phase == Phase.PODS_NOT_READY
+
+
 def test_pods_that_are_ready_nowhere_say_nothing_of_a_new_node() -> None:
     observed = of(old("a"), new("n", seconds=900), running=(*pods("n", False), *pods("a", False, False)))
     assert found(observed).phase == Phase.REPLACING

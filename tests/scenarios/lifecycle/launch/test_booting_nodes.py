@@ -51,6 +51,15 @@ def test_without_a_forwarder_claims_are_looked_at_every_three_seconds() -> None:
     assert seconds_to_register(world) <= TICK_SECONDS + 1
 
 
+def test_without_a_forwarder_the_first_look_at_a_claim_comes_as_early() -> None:
+    world = fresh_world()
+    world.forwarder_runs = False
+    world.run(90)
+    world.kubelets.boot_seconds = 11
+    world.deploy(POD, 2)
+    assert seconds_to_register(world) <= TICK_SECONDS
+
+
 def test_the_lost_doorbell_of_a_node_that_joined_costs_a_quarter_of_a_minute() -> None:
     world = booting(3)
     assert world.run(BOOT_SECONDS, until=lambda: len(world.cluster.nodes()) > 1)

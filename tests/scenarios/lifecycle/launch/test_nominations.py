@@ -188,7 +188,9 @@ def test_a_pod_whose_place_another_got_is_planned_again_within_seconds(world: Wo
     assert [pod.node_name for pod in world.running_pods() if "a-small" in pod.key] == [node.name]
 
 
-def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_for_it(world: World) -> None:
+def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_for_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     """Before kube-scheduler has tried either of them."""
     world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
     world.deploy(builders.pod("b-big", cpu_millicores=1400, memory_bytes=builders.GIB // 4), 1)
@@ -203,10 +205,13 @@ def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_f
 
     assert world.run(20, until=lambda: nominated() == {"a": node.name, "b": node.name})
     assert world.run(10, until=lambda: nominated() == {"a": node.name, "b": ""})
-    for _ in range(12):
-        world.run(1)
-        assert nominated()["b"] != node.name
+    caplog.clear()
+    with caplog.at_level("INFO", "spotwright"):
+        for _ in range(12):
+            world.run(1)
+            assert nominated()["b"] != node.name
     assert nominated()["a"] == node.name
+    assert log_lines.PODS_DISPLACED.message not in [record.message for record in caplog.records]
 
 
 def test_a_pod_whose_place_is_about_to_be_left_keeps_it(world: World) -> None:

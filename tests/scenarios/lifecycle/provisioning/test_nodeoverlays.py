@@ -138,3 +138,15 @@ def test_an_overlay_whose_doorbell_is_lost_is_seen_within_a_minute_and_rung_for_
     world.run(150)
     rung = [effect for effect in world.effects.log[begun:] if effect.subject == "lifecycle/nodepools:"]
     assert not rung
+
+
+def test_overlays_are_read_by_the_poll_of_each_minute_alone(world: World) -> None:
+    """While no forwarder is there, others come every ten seconds."""
+    gated(world)
+    reads = []
+    for world.forwarder_runs in (True, False):
+        world.run(60)
+        before = world.effects.reads["cluster", "nodeoverlays"]
+        world.run(180)
+        reads.append(world.effects.reads["cluster", "nodeoverlays"] - before)
+    assert reads[0] == reads[1]

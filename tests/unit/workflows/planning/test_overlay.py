@@ -93,9 +93,16 @@ def test_claims_of_a_launch_that_just_ended_count_by_its_row_where_they_are_many
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
-    rows = [msgspec.structs.replace(row, created=epoch_ms(world.clock.now())) for row in launch_rows(world)]
+    first, second = world.claims()
+    requests = {second.name: {"cpu": 77}}
+    rows = [
+        msgspec.structs.replace(row, created=epoch_ms(world.clock.now()), requests=requests)
+        for row in launch_rows(world)
+    ]
     snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=rows)
-    assert [node.nodeclaim.name for node in snapshot.in_flight] == [claim.name for claim in world.claims()]
+    assert {node.nodeclaim.name: node.nodeclaim.requests["cpu"] for node in snapshot.in_flight} == {
+        first.name: first.requests["cpu"], second.name: 77
+    }  # fmt: skip
 
 
 def test_a_state_without_many_claims_of_old_launches_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

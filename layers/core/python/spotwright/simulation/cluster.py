@@ -177,6 +177,7 @@ class FakeCluster:
         return tuple(msgspec.structs.replace(budget, disruptions_allowed=self._allowed(budget)) for budget in budgets)
 
     def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
+        self._effects.before_read("cluster", "nodeoverlays")
         return self.all("nodeoverlays")
 
     def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:

@@ -409,7 +409,7 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, binding: float | No
     """The condition, and the seconds until it becomes True. ``binding``: until the next look at pods that are to be
     bound, None = no pod is: the step after their binding decides.
     """
-    if binding is not None and not claim.is_condition_true("Consolidatable"):
+    if binding is not None:
         return None
     pool = ports.cluster.nodepool(claim.nodepool)
     at = consolidation_timer.consolidatable_at(claim, pool)
