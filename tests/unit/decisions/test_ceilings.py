@@ -4,11 +4,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spotwright.aws.launch.placement import NITRO_SANDBOX_RESOURCE
 from spotwright.decisions import ceilings
 from spotwright.decisions.decision import group_into_launches
+from spotwright.model import resources
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, Settings, Snapshot
@@ -141,6 +144,16 @@ def test_nodes_of_equal_instances_for_different_pods_are_one_launch_with_the_req
     requests = [launch.requests.get(claim, launch.node.requests) for claim in launch.claims]
     assert requests == [planned.requests for planned in nodes]
     assert len(launch.requests) == 1
+
+
+@pytest.mark.parametrize("device", [resources.EFA, NITRO_SANDBOX_RESOURCE])
+def test_nodes_whose_pods_request_what_ec2_is_asked_for_are_a_launch_of_their_own(device: str) -> None:
+    """Instances have EFA network interfaces and enclaves only where pods request them."""
+    with_device = [msgspec.structs.replace(node(f"ns/p{count}"), requests={device: count}) for count in (1, 2)]
+    without = [msgspec.structs.replace(node(f"ns/p{number}"), requests={"cpu": 1000, device: 0}) for number in (3, 4)]
+    nodes = [without[0], with_device[0], without[1], with_device[1]]
+    launches = group_into_launches("d", keep(settings(max_launches_per_minute=2), nodes), {})
+    assert [launch.node.pods for launch in launches] == [("ns/p3", "ns/p4"), ("ns/p1", "ns/p2")]
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 3)), max_size=80))

@@ -9,6 +9,7 @@ import pytest
 
 from spotwright.errors import Conflict, Denied, InvalidRequest, Throttled, Unavailable
 from spotwright.model import labels
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
@@ -67,6 +68,27 @@ def test_nodes_that_differ_in_what_their_pods_request_are_launched_by_one_call(w
     assert world.run(60, until=lambda: len(world.running_pods()) == 2)
     assert sum(effect.action == "create_fleet" for effect in world.effects.log) == 1
     assert sorted(in_flight) == sorted(claim.requests["cpu"] for claim in world.claims()) == [700, 900]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_no_node_of_a_launch_is_of_a_type_that_turned_out_too_small_for_its_pods(world: World, order: str) -> None:
+    """The catalog may learn between the decision and the launch that a type has less than it stated."""
+    apart = PodAffinityTerm(labels.HOSTNAME, (NodeSelectorRequirement("group", "In", ("apart",)),), ("default",))
+    for name, cpu in zip(order, (700, 1850), strict=True):
+        world.deploy(builders.pod(name, cpu_millicores=cpu, labels={"group": "apart"}, pod_anti_affinity=(apart,)), 1)
+    world.effects.crash_at("state", "commit")
+    with pytest.raises(Crash):
+        world.run(60)
+    known = world.catalogs.catalog.instance_types("default")
+    smaller = tuple(
+        msgspec.structs.replace(known_type, allocatable=known_type.allocatable | {"cpu": 1800})
+        if known_type.name == "c5.large"
+        else known_type
+        for known_type in known
+    )
+    world.catalogs.catalog = Catalog({"": smaller}, "smaller")
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    assert "c5.large" not in {instance.instance_type for instance in world.ec2.live_instances()}
 
 
 def test_the_claim_says_what_was_bought_and_why(world: World) -> None:

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from spotwright.aws.launch.placement import NITRO_SANDBOX_RESOURCE
+from spotwright.model import resources
 from spotwright.scheduling.plan import NewNode, Plan
 
 # Lower-case letters and digits without vowels and look-alikes, as Kubernetes' own generated names use.
@@ -25,6 +27,8 @@ _LONGEST_NAME: Final = 63
 # So many nodes are launched by a single call: its row stays far below DynamoDB's 400 KB, however long names are, and
 # many launches run at the same time.
 MAXIMUM_NODES_PER_LAUNCH: Final = 100
+# What instances have only where pods request it: EFA network interfaces, enclaves.
+_REQUESTED_OF_EC2: Final = (resources.EFA, NITRO_SANDBOX_RESOURCE)
 # The reason for deleting nodes of a static NodePool beyond its replicas.
 SCALED_DOWN: Final = "ScaledDown"
 # Karpenter's reasons for which nodes go by choice.
@@ -146,8 +150,9 @@ def _claim_name(pool: str, launch: str, index: int) -> str:
 
 def launch_group(node: NewNode) -> bytes:
     """The same for nodes that are equal but for their pods: EC2 is asked for the same instances for each of them."""
+    devices = {name: 1 for name in _REQUESTED_OF_EC2 if node.requests.get(name)}
     shape = msgspec.structs.replace(
-        node, pods=(), requests={}, usage=(), binding_resource="", reason="", relaxed_preferences=()
+        node, pods=(), requests=devices, usage=(), binding_resource="", reason="", relaxed_preferences=()
     )
     return msgspec.json.encode(shape, order="deterministic")
 

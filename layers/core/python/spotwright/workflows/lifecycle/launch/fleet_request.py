@@ -81,8 +81,11 @@ def build_request(
 
 
 def _decided_node(row: LaunchRow, options: LaunchOptions) -> NewNode:
-    """The node of the row; one of a NodeClaim that was adopted before its types were known may be any of them."""
+    """The node of the row, with room for the requests of each of its claims; one of a NodeClaim that was adopted before
+    its types were known may be any of them.
+    """
     node = msgspec.json.decode(row.node, type=NewNode)
+    node = msgspec.structs.replace(node, requests=resources.maximum((node.requests, *row.requests.values())))
     if node.instance_types:
         return node
     names = (instance_type.name for instance_type in options.instance_types)
