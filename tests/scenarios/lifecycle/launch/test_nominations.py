@@ -2,6 +2,7 @@
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -212,6 +213,32 @@ def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_f
             assert nominated()["b"] != node.name
     assert nominated()["a"] == node.name
     assert log_lines.PODS_DISPLACED.message not in [record.message for record in caplog.records]
+
+
+@pytest.mark.parametrize("others_wait", [True, False])
+def test_a_plan_that_begins_at_once_no_longer_counts_a_displaced_pod_on_the_node(
+    world: World, monkeypatch: pytest.MonkeyPatch, others_wait: bool
+) -> None:
+    """A planner that is at work already reads the rows as soon as it is asked."""
+    if others_wait:
+        world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
+    world.deploy(builders.pod("b-big", cpu_millicores=1400, memory_bytes=builders.GIB // 4), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    (node,) = world.cluster.nodes()
+    size = {"cpu_millicores": 600, "memory_bytes": builders.GIB // 4}
+    world.cluster.put("pods", builders.pod("stray", node_name=node.name, phase="Running", **size))
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    counted: list[bool] = []
+    ring = world.doorbells.ring
+
+    def ring_and_look(queue: str, *args: Any, **options: Any) -> None:
+        if queue == "provision":
+            counted.append(any("b-big" in key for row in rows(world) for key in row.pods))
+        ring(queue, *args, **options)
+
+    monkeypatch.setattr(world.doorbells, "ring", ring_and_look)
+    assert world.run(30, until=lambda: bool(counted))
+    assert counted == [False] * len(counted)
 
 
 def test_a_pod_whose_place_is_about_to_be_left_keeps_it(world: World) -> None:

@@ -5,7 +5,7 @@ keeps the taint spotwright.dev/held until it is Ready; then its pods are nominat
 nomination was cleared in between are nominated again. Where the state table or the API fails, the taint is removed.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -105,14 +105,17 @@ def await_binding(
     waiting = ports.cluster.nominate(node.name, missing, again=True) if missing else frozenset()
     displaced = _displaced(ports, node, pods, waiting)
     if displaced:
-        _plan_again(ports, claim, node, {key: uid for key, uid in missing.items() if key in displaced})
-    if waiting - displaced:
-        if displaced:
-            left = {key: uid for key, uid in row.pods.items() if key not in displaced}
-            ports.state.save(msgspec.structs.replace(row, pods=left))
-        return next_look
-    _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
-    return None
+        ports.cluster.clear_nominations(node.name, {key: uid for key, uid in missing.items() if key in displaced})
+    if not waiting - displaced:
+        _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
+    elif displaced:
+        left = {key: uid for key, uid in row.pods.items() if key not in displaced}
+        ports.state.save(msgspec.structs.replace(row, pods=left))
+    if displaced:
+        # Not before the row is written: the next plan counts its pods on the node.
+        request_planning(ports)
+        log_line(log, log_lines.PODS_DISPLACED, nodeclaim=claim.name, node=node.name, pods=len(displaced))
+    return next_look if waiting - displaced else None
 
 
 def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: Collection[str]) -> frozenset[str]:
@@ -127,13 +130,6 @@ def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: 
     room = resources.subtract(node.allocatable, resources.add(*staying))
     found = in_parallel(lambda key: ports.cluster.pod(*key.split("/", 1)), sorted(waiting))
     return frozenset(pod.key for pod in found if pod is not None and not resources.fits(pod.requests, room))
-
-
-def _plan_again(ports: LifecyclePorts, claim: NodeClaim, node: Node, pods: Mapping[str, str]) -> None:
-    """Plan these pods (key → uid) without waiting until their nomination is overdue."""
-    ports.cluster.clear_nominations(node.name, pods)
-    request_planning(ports)
-    log_line(log, log_lines.PODS_DISPLACED, nodeclaim=claim.name, node=node.name, pods=len(pods))
 
 
 def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
