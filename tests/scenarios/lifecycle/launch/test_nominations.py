@@ -215,6 +215,20 @@ def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_f
     assert log_lines.PODS_DISPLACED.message not in [record.message for record in caplog.records]
 
 
+def test_a_pod_keeps_its_place_on_a_node_that_lacks_what_it_does_not_request(world: World) -> None:
+    """As where a device of a pod that runs there has failed: kube-scheduler looks at what a pod requests."""
+    world.deploy(builders.pod("waits", cpu_millicores=1000), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    (node,) = world.cluster.nodes()
+    requests = {"cpu": 100, "memory": builders.GIB // 4, "pods": 1, "example.com/device": 1}
+    world.cluster.put("pods", builders.pod("runs", node_name=node.name, phase="Running", requests=requests))
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(10, until=lambda: rows(world)[0].phase == "nominated")
+    world.run(10)
+    assert rows(world)[0].phase == "nominated"
+    assert {pod.nominated_node_name for pod in pods(world) if not pod.node_name} == {node.name}
+
+
 @pytest.mark.parametrize("others_wait", [True, False])
 def test_a_plan_that_begins_at_once_no_longer_counts_a_displaced_pod_on_the_node(
     world: World, monkeypatch: pytest.MonkeyPatch, others_wait: bool
