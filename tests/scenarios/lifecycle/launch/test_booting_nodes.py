@@ -6,20 +6,28 @@ from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TICK_SECONDS
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 POD = builders.pod("inflate", cpu_millicores=1800)
 BOOT_SECONDS = 90
 
 
-def booting(nodes: int) -> World:
-    """A cluster with so many claims that are launched, and with a node that was there before."""
+def booting(nodes: int, *, with_forwarder: bool = True) -> World:
+    """A cluster with so many claims that are launched, and with a node that was there before. ``with_forwarder``: it is
+    alive when they are launched.
+    """
     world = fresh_world()
     world.deploy(builders.pod("first", cpu_millicores=1800), 1)
     assert world.run(60, until=lambda: len(world.running_pods()) == 1)
     world.run(30)
     world.kubelets.boot_seconds = BOOT_SECONDS
+    if not with_forwarder:
+        world.forwarder_runs = False
+        world.run(30)
     world.deploy(POD, nodes)
+    if not with_forwarder:
+        world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")])
     assert world.run(10, until=lambda: sum(claim.is_condition_true("Launched") for claim in world.claims()) > nodes)
     return world
 
@@ -75,3 +83,11 @@ def test_claims_are_not_looked_at_before_their_nodes_can_have_joined() -> None:
     before = world.effects.reads["cluster", "nodeclaim"]
     world.run(TICK_SECONDS + 1)
     assert world.effects.reads["cluster", "nodeclaim"] == before
+
+
+def test_while_the_forwarder_is_down_claims_are_looked_at_three_seconds_after_their_launch() -> None:
+    world = booting(3, with_forwarder=False)
+    world.run(2)
+    before = world.effects.reads["cluster", "nodeclaim"]
+    world.run(TICK_SECONDS - 1)
+    assert world.effects.reads["cluster", "nodeclaim"] >= before + 3

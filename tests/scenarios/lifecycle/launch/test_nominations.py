@@ -217,11 +217,13 @@ def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_f
 
 def test_a_pod_keeps_its_place_on_a_node_that_lacks_what_it_does_not_request(world: World) -> None:
     """As where a device of a pod that runs there has failed: kube-scheduler looks at what a pod requests."""
-    world.deploy(builders.pod("waits", cpu_millicores=1000), 1)
+    wanted = {"cpu": 1000, "memory": builders.GIB, "pods": 1, "example.com/device": 0}
+    world.deploy(builders.pod("waits", requests=wanted), 1)
     assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
     (node,) = world.cluster.nodes()
     requests = {"cpu": 100, "memory": builders.GIB // 4, "pods": 1, "example.com/device": 1}
     world.cluster.put("pods", builders.pod("runs", node_name=node.name, phase="Running", requests=requests))
+    world.cluster.put("pods", builders.pod("ended", cpu_millicores=1800, node_name=node.name, phase="Succeeded"))
     world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
     assert world.run(10, until=lambda: rows(world)[0].phase == "nominated")
     world.run(10)

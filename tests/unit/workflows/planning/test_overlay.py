@@ -94,15 +94,14 @@ def test_claims_of_a_launch_that_just_ended_count_by_its_row_where_they_are_many
 ) -> None:
     monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
     first, second = world.claims()
-    requests = {second.name: {"cpu": 77}}
+    larger = {"cpu": 1800}
     rows = [
-        msgspec.structs.replace(row, created=epoch_ms(world.clock.now()), requests=requests)
+        msgspec.structs.replace(row, created=epoch_ms(world.clock.now()), requests={second.name: larger})
         for row in launch_rows(world)
     ]
     snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=rows)
-    assert {node.nodeclaim.name: node.nodeclaim.requests["cpu"] for node in snapshot.in_flight} == {
-        first.name: first.requests["cpu"], second.name: 77
-    }  # fmt: skip
+    in_flight = [(planned.nodeclaim.name, planned.nodeclaim.requests) for planned in snapshot.in_flight]
+    assert in_flight == [(first.name, first.requests), (second.name, larger)]
 
 
 def test_a_state_without_many_claims_of_old_launches_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
