@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
+from spotwright.errors import Unavailable
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TICK_SECONDS
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -91,3 +93,14 @@ def test_while_the_forwarder_is_down_claims_are_looked_at_three_seconds_after_th
     before = world.effects.reads["cluster", "nodeclaim"]
     world.run(TICK_SECONDS - 1)
     assert world.effects.reads["cluster", "nodeclaim"] >= before + 3
+
+
+def test_a_node_that_joined_before_its_claim_had_the_instance_is_registered_three_seconds_later() -> None:
+    """Its doorbell found no NodeClaim: here the answers of CreateFleet are lost."""
+    world = fresh_world()
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=20, after_change=True))
+    world.deploy(POD, 1)
+    assert world.run(120, until=lambda: any(node.is_ready for node in world.cluster.nodes()))
+    assert not any(claim.is_condition_true("Launched") for claim in world.claims())
+    assert world.run(120, until=lambda: any(claim.is_condition_true("Launched") for claim in world.claims()))
+    assert world.run(TICK_SECONDS + 1, until=lambda: world.claims()[0].is_condition_true("Registered"))

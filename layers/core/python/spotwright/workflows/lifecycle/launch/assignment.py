@@ -1,7 +1,7 @@
 """Writing launched instances to their NodeClaims, deleting claims without one, and terminating surplus instances."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -43,6 +43,8 @@ CLAIMS_AT_ONCE: Final = 100
 ENDED_STATES: Final = ("shutting-down", "terminated")
 # When the next plan would be the same, it waits a little.
 REPLAN_SECONDS: Final = 10
+# No node joins sooner after its launch.
+BOOT_TIME: Final = timedelta(seconds=10)
 # Surplus instances are terminated this long after the response: a concurrent invocation may adopt them until then.
 SETTLING_MS: Final = 60_000
 
@@ -122,8 +124,11 @@ def _write_assignments(
 
     written = waiting[:CLAIMS_AT_ONCE]
     # Before the claims are written: those of a pass that ends in the middle are looked at all the same. Nodes that join
-    # ring themselves.
-    first_tick = NODE_TICK_SECONDS if is_forwarder_alive(ports.state, now=now) else tick_seconds(1)
+    # ring themselves, and did so in vain if they joined before this.
+    rings_itself = is_forwarder_alive(ports.state, now=now) and not any(
+        instance.launch_time is not None and now - instance.launch_time > BOOT_TIME for instance in launched.values()
+    )
+    first_tick = NODE_TICK_SECONDS if rings_itself else tick_seconds(1)
     ring_lifecycle(ports, "claim", written, delay_seconds=first_tick, epoch=1)
     return all(in_parallel(write, written)) and len(written) == len(waiting)
 
