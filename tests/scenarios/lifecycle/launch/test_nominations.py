@@ -215,6 +215,23 @@ def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_f
     assert log_lines.PODS_DISPLACED.message not in [record.message for record in caplog.records]
 
 
+def test_of_pods_that_have_room_one_without_the_other_the_less_urgent_is_planned_again(world: World) -> None:
+    """kube-scheduler binds neither while both are nominated: each would take the room of the other."""
+    world.deploy(builders.pod("a-usual", cpu_millicores=700, memory_bytes=builders.GIB // 4), 1)
+    world.deploy(builders.pod("b-urgent", cpu_millicores=700, memory_bytes=builders.GIB // 4, priority=10), 1)
+    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
+    (node,) = world.cluster.nodes()
+    size = {"cpu_millicores": 600, "memory_bytes": builders.GIB // 4}
+    world.cluster.put("pods", builders.pod("stray", node_name=node.name, phase="Running", **size))
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(10, until=lambda: rows(world)[0].phase == "nominated")
+    assert world.run(5, until=lambda: len(world.claims()) == 2)
+    assert {pod.key.split("/")[1][:1]: pod.nominated_node_name for pod in pods(world) if not pod.node_name} == {
+        "a": "",
+        "b": node.name,
+    }
+
+
 def test_a_pod_keeps_its_place_on_a_node_that_lacks_what_it_does_not_request(world: World) -> None:
     """As where a device of a pod that runs there has failed: kube-scheduler looks at what a pod requests."""
     wanted = {"cpu": 1000, "memory": builders.GIB, "pods": 1, "example.com/device": 0}

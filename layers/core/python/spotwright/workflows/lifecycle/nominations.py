@@ -123,18 +123,22 @@ def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: 
 
     kube-scheduler learns of nodes and of nominations by two watches: a pod that was planned for another node may have
     got the place. ``pods``: those of the node; one that stops, after a preemption for example, leaves its place.
-    kube-scheduler looks at what a pod requests alone, however much the node lacks of anything else.
+    kube-scheduler looks at what a pod requests alone, however much the node lacks of anything else; and it counts pods
+    that are nominated for a node as if they were there, so that of two for which there is no room together it binds
+    neither.
     """
     if not waiting:
         return frozenset()
     staying = (pod.requests for pod in pods if not pod.is_terminal and pod.metadata.deletion_timestamp is None)
     room = resources.subtract(node.allocatable, resources.add(*staying))
     found = in_parallel(lambda key: ports.cluster.pod(*key.split("/", 1)), sorted(waiting))
-
-    def has_room(pod: Pod) -> bool:
-        return all(size <= room.get(name, 0) for name, size in pod.requests.items() if size > 0)
-
-    return frozenset(pod.key for pod in found if pod is not None and not has_room(pod))
+    displaced = set()
+    for pod in sorted((pod for pod in found if pod is not None), key=lambda pod: -pod.priority):
+        if all(size <= room.get(name, 0) for name, size in pod.requests.items() if size > 0):
+            room = resources.subtract(room, pod.requests)
+        else:
+            displaced.add(pod.key)
+    return frozenset(displaced)
 
 
 def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
