@@ -10,6 +10,7 @@ from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT
 from spotwright.lifecycle.liveness import LAUNCH_TIMEOUT
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import Condition
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
@@ -137,9 +138,10 @@ def test_the_claim_of_a_disruption_that_began_is_on_its_way_out(world: World, ph
         ({}, False),
         ({"forced": True}, True),
         ({"initialized": True}, True),
+        ({"is_initialized": True}, True),
         ({"phase": "done"}, True),
     ],
-    ids=["waits", "EC2 takes it anyway", "was initialized", "went on"],
+    ids=["waits", "EC2 takes it anyway", "was initialized", "is initialized, unnoticed", "went on"],
 )
 def test_a_node_whose_replacement_goes_itself_stays_and_counts_in_limits(
     world: World, changes: dict[str, object], leaves: bool
@@ -153,12 +155,14 @@ def test_a_node_whose_replacement_goes_itself_stays_and_counts_in_limits(
     )  # fmt: skip
     state = state_of(world)
     deleted = msgspec.structs.replace(replacement.metadata, deletion_timestamp=world.clock.now())
-    state = hide(state, nodeclaims=(claim, msgspec.structs.replace(replacement, metadata=deleted)))
+    conditions = (Condition("Initialized", "True" if "is_initialized" in changes else "False"),)
+    going = msgspec.structs.replace(replacement, metadata=deleted, conditions=conditions)
+    state = hide(state, nodeclaims=(claim, going))
     snapshot = laid_over(world, state, commands=[command])
     leaving = {claim.name for claim in snapshot.nodeclaims if claim.metadata.deletion_timestamp}
     assert (claim.name in leaving) is leaves
-    going = instances_going(state_snapshot(world, state), (), [command], ("Drifted",))
-    assert bool(going) is (leaves and command.phase == "waiting")
+    instances = instances_going(state_snapshot(world, state), (), [command], ("Drifted",))
+    assert bool(instances) is (leaves and command.phase == "waiting")
 
 
 def state_snapshot(world: World, state: ClusterState) -> Snapshot:

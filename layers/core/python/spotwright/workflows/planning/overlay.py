@@ -216,11 +216,15 @@ def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow]) -> Snapsh
 
 def loses_replacement(row: CommandRow, snapshot: Snapshot) -> bool:
     """Whether a command is about to be given up, since a replacement that it waits for goes itself: its nodes stay, and
-    count in the limits of their NodePools.
+    count in the limits of their NodePools. One that is Initialized is not waited for, though the command may not have
+    noticed it yet.
     """
     waited_for = set(row.replacements) - set(row.initialized_replacements)
     return not row.forced and any(
-        claim.name in waited_for and claim.metadata.deletion_timestamp is not None for claim in snapshot.nodeclaims
+        claim.name in waited_for
+        and claim.metadata.deletion_timestamp is not None
+        and not claim.is_condition_true("Initialized")
+        for claim in snapshot.nodeclaims
     )
 
 
