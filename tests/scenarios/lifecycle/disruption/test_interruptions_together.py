@@ -1,5 +1,6 @@
 """Many interruptions at once, and other pods beside them: one plan, and each pod finds the place planned for it."""
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
@@ -23,6 +24,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import commands, interruptions, nodeclaims
 from spotwright.workflows.lifecycle.commands import (
     BOOTING_LOOK_SECONDS,
+    COMMANDS_TOLD,
     LONGEST_LOOK_SECONDS,
     REPLACEMENT_CHANGED,
 )
@@ -840,3 +842,49 @@ def _fails_once(usual: Any) -> Any:
         return usual(*arguments)
 
     return call
+
+
+def test_a_look_that_fails_while_another_worker_puts_off_the_next_one_is_taken_again_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other one read the replacement before it was initialized."""
+    world, replacements = booting_replacements(80)
+    command, name = next(iter(replacements.items()))
+    row, claim = world.state.command(command), world.cluster.nodeclaim(name)
+    assert row is not None
+    assert claim is not None
+    world.state.save(msgspec.structs.replace(row, due=world.clock.milliseconds()))
+    others = (condition for condition in claim.conditions if condition.type != "Initialized")
+    conditions = (*others, Condition("Initialized", "True"))
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=conditions))
+
+    def read(*_: Any) -> Any:
+        monkeypatch.undo()
+        stored = world.state.command(command)
+        assert stored is not None
+        due = world.clock.milliseconds() + LONGEST_LOOK_SECONDS * 1000
+        world.state.save(msgspec.structs.replace(stored, due=due))
+        raise Unavailable("the API server does not answer")
+
+    monkeypatch.setattr(commands, "claims_by_name", read)
+    lifecycle(world.ports, early_bells(world, [command]), now=world.clock.now())
+    assert world.run(4, until=lambda: leaving(world) == 1)
+
+
+def test_of_what_a_user_writes_as_commands_of_a_claim_only_ids_ring_and_few() -> None:
+    """The longest would be no key of the state table: it would keep all commands that are read with it."""
+    world, replacements = booting_replacements(50)
+    command, name = next(iter(replacements.items()))
+    claim = world.cluster.nodeclaim(name)
+    assert claim is not None
+    written = ",".join([" ", "x" * 2000, "command#\x01", command, *(f"{number:016x}" for number in range(15_000))])
+    metadata = msgspec.structs.replace(
+        claim.metadata, annotations=claim.metadata.annotations | {labels.COMMANDS: written}
+    )
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=metadata))
+    begun = len(world.effects.log)
+    assert world.run(90, until=lambda: leaving(world) == 2)
+    ids = {id for effect in world.effects.log[begun:] for id in re.findall(r"lifecycle/command:(\S*)", effect.subject)}
+    assert command in ids
+    assert {len(id) for id in ids} == {len(command)}
+    assert len(ids) <= COMMANDS_TOLD + 1

@@ -11,7 +11,8 @@ from spotwright.scheduling.plan import NewNode, Plan
 from spotwright.simulation import builders
 from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.launch.decisions import COMMANDS_TOLD, act_on_decisions
+from spotwright.workflows.lifecycle.commands import COMMANDS_TOLD
+from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.rows import LaunchRow, NominationRow
 

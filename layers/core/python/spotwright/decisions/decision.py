@@ -24,6 +24,7 @@ _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 10
 # Kubernetes' limit for names that it generates: they are used as values of labels as well.
 _LONGEST_NAME: Final = 63
+_ID_DIGITS: Final = 16
 # So many nodes are launched by a single call: its row stays far below DynamoDB's 400 KB, however long names are, and
 # many launches run at the same time.
 MAXIMUM_NODES_PER_LAUNCH: Final = 100
@@ -125,7 +126,12 @@ def decode_decision(body: bytes) -> Decision:
 
 def derived_id(*parts: str) -> str:
     """A short id derived from its inputs: 16 hexadecimal digits."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_ID_DIGITS]
+
+
+def is_derived_id(text: str) -> bool:
+    """Whether the text may be such an id."""
+    return len(text) == _ID_DIGITS and set(text) <= set("0123456789abcdef")
 
 
 def claim_names(pool: str, launch: str, count: int) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.decisions.decision import DRIFTED, SCALED_DOWN
+from spotwright.decisions.decision import DRIFTED, SCALED_DOWN, is_derived_id
 from spotwright.disruption import blockers, emptiness
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition
@@ -44,8 +44,10 @@ EARLY_MS: Final = 1000
 LOOK_SECONDS: Final = 2
 BOOTING_LOOK_SECONDS: Final = 5
 LONGEST_LOOK_SECONDS: Final = 15
-# The epoch of doorbells for commands of which a replacement became Initialized, or is going: they do not wait for their
-# next look.
+# So many commands are told when a NodeClaim that they wait for is Initialized; others look.
+COMMANDS_TOLD: Final = 20
+# The epoch of doorbells for commands of which a replacement became Initialized, or is going, and of those whose look
+# failed: they do not wait for their next look.
 REPLACEMENT_CHANGED: Final = 1
 # A command that was not begun within this time was validated too long ago.
 STALE_MS: Final = 5 * 60 * 1000
@@ -66,8 +68,13 @@ class Claims(msgspec.Struct, frozen=True):
 
 def ring_commands(ports: LifecyclePorts, claim: NodeClaim) -> None:
     """Ring for the commands that wait for the claim: it became Initialized, or is going."""
-    ids = filter(None, claim.metadata.annotations.get(labels.COMMANDS, "").split(","))
-    ring_lifecycle(ports, "command", ids, epoch=REPLACEMENT_CHANGED)
+    ring_lifecycle(ports, "command", _told(claim), epoch=REPLACEMENT_CHANGED)
+
+
+def _told(claim: NodeClaim) -> list[str]:
+    """The commands that are told of the claim. Users may write anything there: it rings for ids only, and for few."""
+    written = claim.metadata.annotations.get(labels.COMMANDS, "").split(",")
+    return [id for id in written[:COMMANDS_TOLD] if is_derived_id(id)]
 
 
 def step_commands(
@@ -86,8 +93,7 @@ def step_commands(
     except ApiError as failure:
         names = ", ".join(row.id for row in rows)
         log_line(log, log_lines.STEP_FAILED, kind="command", object=names, code=failure.code, error=str(failure))
-        for row in rows:
-            _try_again(ports, row, LOOK_SECONDS, is_between=row.id in between)
+        _try_again(ports, rows, LOOK_SECONDS)
         return {}
     held_by = pause.disruption_held_by if pause and (pause.paused or pause.disruption_paused) else ""
     failures = in_parallel(lambda row: _step(ports, row, claims, held_by, now, is_between=row.id in between), rows)
@@ -103,10 +109,11 @@ def _is_early(row: CommandRow, early: Collection[str]) -> bool:
     return row.phase == "waiting" and row.id in early
 
 
-def _try_again(ports: LifecyclePorts, row: CommandRow, seconds: int, *, is_between: bool) -> None:
-    """A look between two others is taken before its time once more."""
-    epoch = REPLACEMENT_CHANGED if is_between else 0
-    ring_lifecycle(ports, "command", [row.id], delay_seconds=seconds, epoch=epoch)
+def _try_again(ports: LifecyclePorts, rows: Iterable[CommandRow], seconds: int) -> None:
+    """Looks that failed are taken again, even if another worker has put off the next ones meanwhile: it may have read
+    the replacements before they changed.
+    """
+    ring_lifecycle(ports, "command", [row.id for row in rows], delay_seconds=seconds, epoch=REPLACEMENT_CHANGED)
 
 
 def _read_claims(ports: LifecyclePorts, rows: Iterable[CommandRow]) -> Claims:
@@ -148,10 +155,10 @@ def _step(
                 _await_replacements(ports, row, claims, now, is_between=is_between)
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="command", object=id, conflict=str(lost))
-        _try_again(ports, row, 1, is_between=is_between)
+        _try_again(ports, [row], 1)
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="command", object=id, code=failure.code, error=str(failure))
-        _try_again(ports, row, LOOK_SECONDS, is_between=is_between)
+        _try_again(ports, [row], LOOK_SECONDS)
     except Exception as failure:  # noqa: BLE001 the loop over commands: one of them must not keep the others
         return failure
     return None
@@ -328,5 +335,4 @@ def _next(row: CommandRow, claims: Claims, now: datetime) -> int:
 
 def _tells(row: CommandRow, claim: NodeClaim) -> bool:
     """Whether the command is rung for when the claim, which has an instance, is Initialized or goes."""
-    told = claim.metadata.annotations.get(labels.COMMANDS, "").split(",")
-    return row.id in told and claim.is_condition_true("Launched")
+    return row.id in _told(claim) and claim.is_condition_true("Launched")

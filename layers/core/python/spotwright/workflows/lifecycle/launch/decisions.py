@@ -20,7 +20,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
-from spotwright.workflows.lifecycle.commands import BOOTING_LOOK_SECONDS
+from spotwright.workflows.lifecycle.commands import BOOTING_LOOK_SECONDS, COMMANDS_TOLD
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -31,8 +31,6 @@ from spotwright.workflows.rows_together import write_rows
 PHASE_TIMEOUT: Final = timedelta(seconds=60)
 # Until a launch is rung for that another invocation may have begun a moment ago.
 BEGUN_SECONDS: Final = 5
-# So many commands are told when a NodeClaim that they wait for is Initialized; others look.
-COMMANDS_TOLD: Final = 20
 # The next plan may well be the same, and be set aside again.
 SET_ASIDE_SECONDS: Final = 60
 
