@@ -65,13 +65,16 @@ def node(
     }
 
 
-def claim(name: str = "c", *, decided: bool = False, deleting: bool = False, node_name: str = "") -> Object:
+def claim(
+    name: str = "c", *, decided: bool = False, deleting: bool = False, node_name: str = "", nodeclass: str = "default"
+) -> Object:
     metadata: Object = {"name": name, "uid": f"uid-{name}", "annotations": {}}
     if decided:
         metadata["annotations"]["spotwright.dev/decision"] = "d"
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return {"metadata": metadata, "spec": {"nodeClassRef": _CLASS}, "status": {"nodeName": node_name}}
+    reference = {**_CLASS, "name": nodeclass}
+    return {"metadata": metadata, "spec": {"nodeClassRef": reference}, "status": {"nodeName": node_name}}
 
 
 def wish(name: str = "w", *, generation: int = 1, ready: str = "", deleting: bool = False) -> Object:

@@ -109,6 +109,26 @@ def test_a_class_that_stays_is_not_rung_for_by_its_claims() -> None:
     assert CLASS not in cache.apply(ObjectChange("NodeClaim", "uid-a", None, "2"), 1.0).doorbells
 
 
+def test_claims_and_deletions_of_other_classes_say_nothing_about_a_class() -> None:
+    going, staying = (
+        decoded("EC2NodeClass", objects.wish(name, deleting=name == "default")) for name in ("default", "b")
+    )
+    claims = [decoded("NodeClaim", objects.claim(f"of-{name}", nodeclass=name)) for name in ("default", "b")]
+    cache = started(EC2NodeClass=[going, staying], NodeClaim=claims)
+    rung = [
+        cache.apply(ObjectChange("NodeClaim", f"uid-of-{name}", None, "2"), 1.0).doorbells for name in ("default", "b")
+    ]
+    assert CLASS in rung[0], "the claim that is left is not its own"
+    assert not {bell for bell in rung[1] if bell.kind == "nodeclasses"}, "the class of the claim stays"
+
+
+def test_a_class_that_is_deleted_is_rung_for_when_a_list_shows_none_of_its_claims() -> None:
+    going = decoded("EC2NodeClass", objects.wish("default", deleting=True))
+    cache = started(EC2NodeClass=[going], NodeClaim=[decoded("NodeClaim", objects.claim(name)) for name in ("a", "b")])
+    assert CLASS not in cache.apply(ListEnd("NodeClaim", frozenset({"uid-b"}), "2"), 1.0).doorbells
+    assert CLASS in cache.apply(ListEnd("NodeClaim", frozenset(), "3"), 1.0).doorbells
+
+
 def test_a_list_shows_nodes_that_are_drained_now_and_waiting_pods() -> None:
     cache = started(Node=[NODE])
     assert cache.apply(page("Node", CLOSED), 1.0).closed_nodes == {"n"}

@@ -751,6 +751,23 @@ def test_without_the_doorbell_of_the_replacement_the_next_look_comes_within_a_qu
     assert world.run(LONGEST_LOOK_SECONDS + 2, until=lambda: leaving(world) == 2)
 
 
+def test_a_node_goes_at_its_deadline_though_the_look_before_is_less_than_a_quarter_of_a_minute_old() -> None:
+    world, replacements = booting_replacements(600)
+    command = next(iter(replacements))
+    row = world.state.command(command)
+    assert row is not None
+    world.run(round((row.deadline - world.clock.milliseconds()) / 1000 - LONGEST_LOOK_SECONDS / 2))
+    row = world.state.command(command)
+    assert row is not None
+    world.state.save(msgspec.structs.replace(row, due=world.clock.milliseconds()))
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "command", command)], now=world.clock.now())
+    waits = world.state.command(command)
+    assert waits is not None
+    assert (waits.phase, waits.due) == ("waiting", row.deadline)
+    assert world.run(LONGEST_LOOK_SECONDS, until=lambda: leaving(world) == 2)
+    assert world.clock.milliseconds() <= row.deadline + 1000
+
+
 def test_a_look_that_fails_when_the_replacement_is_initialized_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world, replacements = booting_replacements(50)
     names, usual, failed = set(replacements.values()), commands.claims_by_name, Counter[str]()

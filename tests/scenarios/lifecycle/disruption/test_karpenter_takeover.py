@@ -173,3 +173,7 @@ def test_a_claim_and_a_node_of_an_old_version_get_the_label_of_their_class() -> 
     assert node is not None
     assert after.metadata.labels[labels.EC2NODECLASS] == node.metadata.labels[labels.EC2NODECLASS] == "default"
     assert drifting(world) == {}
+    begun = len(world.effects.log)
+    lifecycle(world.ports, [Doorbell(builders.CLUSTER, "claim", claim.name)], now=world.clock.now())
+    written = [effect.subject for effect in world.effects.log[begun:] if effect.port == "cluster"]
+    assert not written, "once"
