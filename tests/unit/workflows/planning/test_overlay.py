@@ -165,6 +165,29 @@ def test_a_node_whose_replacement_goes_itself_stays_and_counts_in_limits(
     assert bool(instances) is (leaves and command.phase == "waiting")
 
 
+@pytest.mark.parametrize("is_coming", [True, False])
+def test_a_node_whose_replacement_is_gone_stays_and_one_whose_replacement_is_to_be_created_goes(
+    world: World, *, is_coming: bool
+) -> None:
+    """A NodeClaim without an instance is gone as soon as it is deleted."""
+    claim, replacement = world.claims()
+    uids = {claim.name: claim.metadata.uid}
+    command = CommandRow(
+        "c", world.cluster.name, "d", "Drifted", (claim.name,), uids, phase="waiting", replacements=(replacement.name,)
+    )
+    (launch,) = (row for row in launch_rows(world) if replacement.name in row.claims)
+    if is_coming:
+        launch = msgspec.structs.replace(launch, phase="planned", uids={}, instances={})
+    world.cluster.remove("nodeclaims", replacement.name)
+    state = hide(state_of(world), nodeclaims=(claim,))
+    snapshot = laid_over(world, state, launches=[launch], commands=[command])
+    (left,) = (left for left in snapshot.nodeclaims if left.name == claim.name)
+    assert (left.metadata.deletion_timestamp is not None) is is_coming
+    coming = {replacement.name} if is_coming else set()
+    plain = state_snapshot(world, state)
+    assert bool(instances_going(plain, (), [command], ("Drifted",), uncreated=coming)) is is_coming
+
+
 def state_snapshot(world: World, state: ClusterState) -> Snapshot:
     return to_snapshot(state, world.cluster, world.settings, world.clock.now())
 

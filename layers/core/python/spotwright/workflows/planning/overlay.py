@@ -92,13 +92,16 @@ def lay_over(
 
     ``launches`` and ``commands``: open ones and RECENT ones. ``nodes_read``: nodes whose pods are read.
     """
-    return _lay_over(_with_claims(snapshot, cluster, tuple(launches)), state, cluster, commands, nodes_read)
+    launches = tuple(launches)
+    snapshot = _with_claims(snapshot, cluster, launches)
+    return _lay_over(snapshot, state, cluster, commands, nodes_read, uncreated_claims(launches))
 
 
 def lay_over_claims(
     snapshot: Snapshot,
     state: ClusterState,
     cluster: ClusterPort,
+    launches: Iterable[LaunchRow],
     commands: Iterable[CommandRow],
     claims: Collection[str],
 ) -> Snapshot:
@@ -112,7 +115,8 @@ def lay_over_claims(
     names = {claim.node_name for claim in listed if claim.name in claims} - {""}
     read = (node for node in in_parallel(cluster.node, sorted(names)) if node is not None)
     nodes = (*(node for node in snapshot.nodes if node.name not in names), *read)
-    return _lay_over(msgspec.structs.replace(snapshot, nodeclaims=listed, nodes=nodes), state, cluster, commands, names)
+    snapshot = msgspec.structs.replace(snapshot, nodeclaims=listed, nodes=nodes)
+    return _lay_over(snapshot, state, cluster, commands, names, uncreated_claims(launches))
 
 
 def _lay_over(
@@ -121,10 +125,11 @@ def _lay_over(
     cluster: ClusterPort,
     commands: Iterable[CommandRow],
     nodes_read: Collection[str],
+    uncreated: frozenset[str],
 ) -> Snapshot:
     """With everything but NodeClaims, which are as they are now."""
     _check_usage(snapshot)
-    snapshot = _with_commands(snapshot, commands)
+    snapshot = _with_commands(snapshot, commands, uncreated)
     snapshot = _with_waiting_pods(snapshot, state.kinds["Pod"].contacted, cluster)
     snapshot = _with_pods_of(snapshot, cluster, nodes_read)
     return _with_storage(snapshot, cluster)
@@ -200,12 +205,12 @@ def _check_usage(snapshot: Snapshot) -> None:
                 )
 
 
-def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow]) -> Snapshot:
+def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow], uncreated: Collection[str]) -> Snapshot:
     """With the claims of disruptions that began as if they were being deleted: their nodes take no pods."""
     uids = {
         (name, uid)
         for row in commands
-        if row.phase == "done" or (row.phase == "waiting" and not loses_replacement(row, snapshot))
+        if row.phase == "done" or (row.phase == "waiting" and not loses_replacement(row, snapshot, uncreated))
         for name, uid in row.candidate_uids.items()
         if name in row.candidates
     }
@@ -214,18 +219,27 @@ def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow]) -> Snapsh
     return interruption.mark_deleting(snapshot, instances) if instances else snapshot
 
 
-def loses_replacement(row: CommandRow, snapshot: Snapshot) -> bool:
-    """Whether a command is about to be given up, since a replacement that it waits for goes itself: its nodes stay, and
-    count in the limits of their NodePools. One that is Initialized is not waited for, though the command may not have
-    noticed it yet.
+def uncreated_claims(launches: Iterable[LaunchRow]) -> frozenset[str]:
+    """Names of NodeClaims that open launches are yet to create."""
+    launching = (row for row in launches if row.phase not in FINAL_PHASES)
+    return frozenset(name for row in launching for name in row.claims if name not in row.uids)
+
+
+def loses_replacement(row: CommandRow, snapshot: Snapshot, uncreated: Collection[str]) -> bool:
+    """Whether a command is about to be given up, since a replacement that it waits for goes itself, or is gone: its
+    nodes stay, and count in the limits of their NodePools. One that is Initialized is not waited for, though the
+    command may not have noticed it yet.
     """
     waited_for = set(row.replacements) - set(row.initialized_replacements)
-    return not row.forced and any(
-        claim.name in waited_for
-        and claim.metadata.deletion_timestamp is not None
-        and not claim.is_condition_true("Initialized")
-        for claim in snapshot.nodeclaims
+    if row.forced or not waited_for:
+        return False
+    claims = {claim.name: claim for claim in snapshot.nodeclaims if claim.name in waited_for}
+    coming = {*uncreated, *(node.nodeclaim.name for node in snapshot.in_flight)}
+    is_lost = any(
+        claim.metadata.deletion_timestamp is not None and not claim.is_condition_true("Initialized")
+        for claim in claims.values()
     )
+    return is_lost or not waited_for <= claims.keys() | coming
 
 
 def _with_waiting_pods(snapshot: Snapshot, contacted: datetime, cluster: ClusterPort) -> Snapshot:

@@ -99,8 +99,8 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, nodes_read: 
 def gather_claims(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, claims: Collection[str]) -> Snapshot:
     """As ``gather``, but all NodeClaims are listed, and of those named the Nodes and their pods are read by name."""
 
-    def lay(snapshot: Snapshot, state: ClusterState, _: _Launches, commands: _Commands) -> Snapshot:
-        return lay_over_claims(snapshot, state, ports.cluster, commands, claims)
+    def lay(snapshot: Snapshot, state: ClusterState, launches: _Launches, commands: _Commands) -> Snapshot:
+        return lay_over_claims(snapshot, state, ports.cluster, launches, commands, claims)
 
     return _gather_state(ports, row, now, lay)
 
@@ -177,9 +177,9 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
         nominations = nominations_read.result()
         snapshot = read(launches, commands)
     interrupted = {row.instance_id for row in notices_read.result() if row.kind in REPLACED_KINDS}
-    snapshot = interruption.mark_deleting(
-        snapshot, interrupted | instances_going(snapshot, decisions, commands, REPLACED_REASONS)
-    )
+    coming = {node.nodeclaim.name for node in committed}
+    going = instances_going(snapshot, decisions, commands, REPLACED_REASONS, uncreated=coming)
+    snapshot = interruption.mark_deleting(snapshot, interrupted | going)
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
     in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims) + snapshot.in_flight
     nominations = tuple(
@@ -210,11 +210,16 @@ def _gather(ports: ListingPorts, row: ClusterRow, now: datetime, read: _Read) ->
 
 
 def instances_going(
-    snapshot: Snapshot, decisions: Iterable[Decision], commands: Iterable[CommandRow], reasons: Collection[str]
+    snapshot: Snapshot,
+    decisions: Iterable[Decision],
+    commands: Iterable[CommandRow],
+    reasons: Collection[str],
+    *,
+    uncreated: Collection[str] = (),
 ) -> set[str]:
     """Instances of nodes that were decided to go for one of these reasons and that nobody has deleted yet.
 
-    ``decisions``: those without rows yet, read before ``commands``.
+    ``decisions``: those without rows yet, read before ``commands``. ``uncreated``: NodeClaims that are to come.
     """
     uids = {
         (name, disruption.candidate_uids.get(name))
@@ -226,7 +231,9 @@ def instances_going(
     uids |= {
         (name, row.candidate_uids.get(name))
         for row in commands
-        if row.phase in ("planned", "waiting") and row.reason in reasons and not loses_replacement(row, snapshot)
+        if row.phase in ("planned", "waiting")
+        and row.reason in reasons
+        and not loses_replacement(row, snapshot, uncreated)
         for name in row.candidates
     }
     going = (claim for claim in snapshot.nodeclaims if (claim.name, claim.metadata.uid) in uids)
