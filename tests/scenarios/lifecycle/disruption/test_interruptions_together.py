@@ -21,7 +21,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle import commands, interruptions, nodeclaims
+from spotwright.workflows.lifecycle import actions, commands, interruptions, nodeclaims
 from spotwright.workflows.lifecycle.commands import (
     BOOTING_LOOK_SECONDS,
     COMMANDS_TOLD,
@@ -770,7 +770,7 @@ def test_a_node_goes_at_its_deadline_though_the_look_before_is_less_than_a_quart
 
 def test_a_look_that_fails_when_the_replacement_is_initialized_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world, replacements = booting_replacements(50)
-    names, usual, failed = set(replacements.values()), commands.claims_by_name, Counter[str]()
+    names, usual, failed = set(replacements.values()), actions.claims_by_name, Counter[str]()
 
     def read(*arguments: Any) -> Any:
         found = usual(*arguments)

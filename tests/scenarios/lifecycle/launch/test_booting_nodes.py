@@ -1,13 +1,22 @@
 """How often NodeClaims are looked at while their nodes boot: the forwarder says when a node has joined."""
 
+from collections import Counter
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from spotwright.errors import Unavailable
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TICK_SECONDS
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import nodeclaims
+from spotwright.workflows.lifecycle.actions import nodes_of
+from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
 
@@ -61,21 +70,36 @@ def test_without_a_forwarder_claims_are_looked_at_every_three_seconds() -> None:
     assert seconds_to_register(world) <= TICK_SECONDS + 1
 
 
-def test_without_a_forwarder_the_first_look_at_a_claim_comes_as_early() -> None:
-    world = fresh_world()
-    world.forwarder_runs = False
-    world.run(90)
-    world.kubelets.boot_seconds = 11
-    world.deploy(POD, 2)
-    assert seconds_to_register(world) <= TICK_SECONDS
-
-
 def test_the_lost_doorbell_of_a_node_that_joined_costs_a_quarter_of_a_minute() -> None:
     world = booting(3)
     assert world.run(BOOT_SECONDS, until=lambda: len(world.cluster.nodes()) > 1)
     world.forget_changes()
     world.run(NODE_TICK_SECONDS + 1)
     assert all(claim.is_condition_true("Registered") for claim in world.claims())
+
+
+def test_a_claim_that_was_registered_a_moment_ago_is_not_looked_at_beside_its_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first look after the launch finds it registered, and comes again a quarter of a minute after that."""
+    looks = Counter[str]()
+
+    def look(ports: LifecyclePorts, claim: NodeClaim, **more: Any) -> tuple[Node, ...]:
+        looks[claim.name] += 1
+        return nodes_of(ports, claim, **more)
+
+    monkeypatch.setattr(nodeclaims, "nodes_of", look)
+    world = fresh_world()
+    world.kubelets.boot_seconds = NODE_TICK_SECONDS - 2
+    world.kubelets.ready_seconds = 60
+    world.deploy(POD, 2)
+    assert world.run(60, until=lambda: bool(world.claims()) and world.claims()[0].is_condition_true("Registered"))
+    world.run(1)
+    looks.clear()
+    world.run(NODE_TICK_SECONDS - 3)
+    assert not looks
+    world.run(4)
+    assert sorted(looks.values()) == [1, 1]
 
 
 def test_claims_are_not_looked_at_before_their_nodes_can_have_joined() -> None:

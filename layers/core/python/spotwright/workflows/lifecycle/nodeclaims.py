@@ -83,8 +83,23 @@ def step_nodeclaim(
     before the drain is over, and ticks are far apart then: the claim is rung for once more.
     """
     claim = ports.cluster.nodeclaim(name)
-    if claim is not None:
-        step_claim(ports, claim, to_terminate, now=now, ticks=ticks)
+    if claim is None:
+        return
+    progressed = _last_progress(claim) if ticks else None
+    waits = 0 if progressed is None else NODE_TICK_SECONDS - (now - progressed).total_seconds()
+    if waits >= 1 and is_forwarder_alive(ports.state, now=now):
+        # The node rings for what comes next.
+        ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(waits))
+        return
+    step_claim(ports, claim, to_terminate, now=now, ticks=ticks)
+
+
+def _last_progress(claim: NodeClaim) -> datetime | None:
+    """When a claim with a node that is not ready yet got on; None = it is not there, or further."""
+    is_live = claim.is_managed and claim.metadata.deletion_timestamp is None
+    if not is_live or not claim.is_condition_true("Registered") or claim.is_condition_true("Initialized"):
+        return None
+    return max(filter(None, (found.last_transition_time for found in claim.conditions)), default=None)
 
 
 def step_claim(
