@@ -3,6 +3,7 @@
 from threading import Event, Thread
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
@@ -10,6 +11,7 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.workflow import EVALUATE_AGAIN_SECONDS, disrupt
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import RETRY_SECONDS, provision
 from spotwright.workflows.sweep.poll import poll
@@ -190,3 +192,23 @@ def test_who_always_loses_the_commit_rings_for_what_is_left(waiting: World, monk
     assert unserved(waiting) == 1
     assert len(waiting.doorbells.messages_of("provision", "pods")) == 1
     assert not waiting.state.cluster().planner_until
+
+
+@pytest.mark.parametrize(
+    ("forwarder_alive", "until_seconds", "evaluates"),
+    [(False, 20, False), (True, 20, True), (False, 0, True), (False, 200, True)],
+    ids=["beside a planner that lists", "from the cluster state", "alone", "the note of a wrong clock"],
+)
+def test_nodes_are_not_evaluated_beside_a_planner_that_lists_the_cluster(
+    waiting: World, gatherings: list[str], forwarder_alive: bool, until_seconds: int, evaluates: bool
+) -> None:
+    now = waiting.clock.milliseconds()
+    waiting.state.heartbeat_at = now if forwarder_alive else 0
+    waiting.state.cluster_row = msgspec.structs.replace(
+        waiting.state.cluster_row, planner_until=until_seconds and now + until_seconds * 1000
+    )
+    bell = Doorbell(waiting.cluster.name, "evaluate")
+    assert bool(list(disrupt(waiting.ports, [bell], clock=waiting.clock.now))) == evaluates
+    assert bool(gatherings) == evaluates
+    again = [(left.at - now, left.doorbell.epoch) for left in waiting.doorbells.messages_of("disrupt", "evaluate")]
+    assert again == ([] if evaluates else [(EVALUATE_AGAIN_SECONDS * 1000, 1)])

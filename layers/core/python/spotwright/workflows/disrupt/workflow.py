@@ -8,6 +8,7 @@ from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.inputs import DisruptResult
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning import planner_at_work
+from spotwright.workflows.planning.heartbeat import is_forwarder_alive
 from spotwright.workflows.planning.snapshot import gather, gather_with_claims
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -34,9 +35,16 @@ def disrupt(
     number = len(waiting)
     with planner_at_work.noted(ports.state, WORK, now=clock(), seconds_left=seconds_left) as is_alone:
         while is_alone and waiting and not (len(waiting) < number and _is_short(seconds_left)):
+            if waiting[0].kind == "evaluate" and _keeps_pods_waiting(ports, clock()):
+                break
             bell, *waiting = waiting
             yield bell.kind, _step(ports, bell, clock(), seconds_left)
     _ring_again(ports, waiting)
+
+
+def _keeps_pods_waiting(ports: ProvisionPorts, now: datetime) -> bool:
+    """Whether an evaluation would list the cluster beside a planner that lists it: both take twice as long."""
+    return not is_forwarder_alive(ports.state, now=now) and planner_at_work.is_noted(ports.state.cluster(), now=now)
 
 
 def _in_order(bells: Iterable[Doorbell]) -> list[Doorbell]:

@@ -11,8 +11,8 @@ from typing import Final
 
 from spotwright.errors import ApiError
 from spotwright.workflows.planning.time_budget import SecondsLeft
-from spotwright.workflows.ports.rows import epoch_ms
-from spotwright.workflows.ports.state import StatePort
+from spotwright.workflows.ports.rows import ClusterRow, epoch_ms
+from spotwright.workflows.ports.state import WRONG_CLOCK_MS, StatePort
 
 # The timeout of the functions that plan, for a caller that knows of no end.
 MAXIMUM_SECONDS: Final = 60
@@ -29,6 +29,11 @@ def begin(
     now_ms = epoch_ms(now)
     until = now_ms + max(1, int(seconds * 1000))
     return until if state.begin_planning(work, now=now_ms, until=until) else 0
+
+
+def is_noted(row: ClusterRow, *, now: datetime) -> bool:
+    """Whether pods are planned for just now. A note of a clock that is wrong says nothing."""
+    return 0 < row.planner_until - epoch_ms(now) <= MAXIMUM_SECONDS * 1000 + WRONG_CLOCK_MS
 
 
 @contextmanager
