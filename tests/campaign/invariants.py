@@ -406,6 +406,49 @@ class BudgetsKept(Invariant):
                 self.fail(f"{claim.name} is disrupted as empty and runs {pod.key}")
 
 
+class ReplacementsFirst(Invariant):
+    """The pods of a node leave when what replaces it was Initialized once, or when EC2 takes the node at any moment."""
+
+    name = "no node goes before its replacements are there"
+
+    def __init__(self, world: CampaignWorld) -> None:
+        super().__init__(world)
+        self._initialized: set[str] = set()
+
+    def after_step(self) -> None:
+        self._remember()
+
+    def before(self, call: Call) -> None:
+        if not (call.is_to("cluster", "delete") and call.args[0] == "nodeclaims"):
+            return
+        claim = self.world.cluster.find("nodeclaims", call.args[1].key)
+        if claim is None or claim.metadata.deletion_timestamp is not None or self._goes_anyway(claim):
+            return
+        self._remember()
+        for row in self.world.state.rows.values():
+            is_its = isinstance(row, CommandRow) and row.candidate_uids.get(claim.name) == claim.metadata.uid
+            if is_its and row.phase == "waiting" and claim.name in row.candidates and row.replacements:
+                self.checked += 1
+                missing = set(row.replacements) - set(row.initialized_replacements) - self._initialized
+                if missing and not (row.forced and self.now_ms() >= row.deadline):
+                    self.fail(f"{claim.name} is deleted, and {', '.join(sorted(missing))} was not Initialized")
+
+    def _remember(self) -> None:
+        self._initialized |= {claim.name for claim in self.world.claims() if claim.is_condition_true("Initialized")}
+
+    def _goes_anyway(self, claim: NodeClaim) -> bool:
+        """Whether it goes for another reason: its Node is deleted or sick, its instance ends or is impaired."""
+        node = self.world.cluster.find("nodes", claim.node_name)
+        id = instance_id(claim.provider_id)
+        return (
+            node is None
+            or node.metadata.deletion_timestamp is not None
+            or is_unhealthy(node)
+            or id in self.world.ec2.statuses
+            or id not in {instance.id for instance in _live(self.world)}
+        )
+
+
 class StormsChurnNothing(Invariant):
     """However many instances EC2 recommends to leave, so many nodes are replaced for that within any hour."""
 
@@ -586,7 +629,7 @@ class ErrorsAreAnswers(Invariant):
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NothingBoughtTwice, PodsPlannedOnce, NoLeak, EveryClaimEnds, NoPodWaits, NodesAreOpen, NoEmptyNode, RowsEnd,
     SurplusEnds, RowsAndMessagesBounded, PodsAreAsked, BudgetsKept, LimitsKept, NothingTakenInOutages, UidsStated,
-    NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers, OnlySickRepaired, StormsChurnNothing,
+    NothingOverwritten, InstancesEndFirst, ErrorsAreAnswers, OnlySickRepaired, StormsChurnNothing, ReplacementsFirst,
 )  # fmt: skip
 
 

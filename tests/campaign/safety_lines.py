@@ -129,6 +129,17 @@ def budgets_asked() -> Iterator[None]:
 
 
 @contextmanager
+def replacements_awaited() -> Iterator[None]:
+    """A node goes when its replacements are launched, whether they have joined or not."""
+
+    def all_there(row: Any, *_: Any) -> Any:
+        return msgspec.structs.replace(row, initialized_replacements=row.replacements), ""
+
+    with patch.object(commands, "_check_replacements", all_there):
+        yield
+
+
+@contextmanager
 def repair_limited() -> Iterator[None]:
     """Nodes are repaired however many of them are unhealthy."""
     with patch.object(node_repair, "_obstacle", lambda *_: ""):

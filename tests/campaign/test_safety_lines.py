@@ -31,6 +31,7 @@ SEEDS = (1, 10, 13, 15, 16, 2, 3, 4)
         (safety_lines.uid_stated, invariants.UidsStated),
         (safety_lines.emptiness_seen_twice, invariants.BudgetsKept),
         (safety_lines.budgets_asked, invariants.BudgetsKept),
+        (safety_lines.replacements_awaited, invariants.ReplacementsFirst),
         (safety_lines.timers_rung, invariants.RowsEnd),
         (safety_lines.repair_limited, invariants.OnlySickRepaired),
     ],
