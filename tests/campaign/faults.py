@@ -11,7 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.errors import ApiError, Throttled, Unavailable
-from spotwright.model.cluster_state import ClusterStateError
+from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import Condition
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.state import DoorbellMessage
 from tests.campaign.calls import CHANGES as CHANGES_BY_PORT
@@ -328,6 +330,69 @@ class ShipNothing:
         return True
 
 
+type Lie = Callable[[ClusterObjects, Random], ClusterObjects]
+
+
+def _without_pods(objects: ClusterObjects, rng: Random) -> ClusterObjects:
+    return msgspec.structs.replace(objects, pods=_some(objects.pods, rng))
+
+
+def _without_nodes(objects: ClusterObjects, rng: Random) -> ClusterObjects:
+    return msgspec.structs.replace(objects, nodes=_some(objects.nodes, rng))
+
+
+def _without_nodeclaims(objects: ClusterObjects, rng: Random) -> ClusterObjects:
+    return msgspec.structs.replace(objects, nodeclaims=_some(objects.nodeclaims, rng))
+
+
+def _without_budgets_and_limits(objects: ClusterObjects, rng: Random) -> ClusterObjects:
+    pools = (msgspec.structs.replace(pool, budgets=(Budget("100%"),), limits={}) for pool in objects.nodepools)
+    return msgspec.structs.replace(objects, nodepools=tuple(pools), pod_disruption_budgets=())
+
+
+def _with_larger_nodes(objects: ClusterObjects, rng: Random) -> ClusterObjects:
+    nodes = (
+        msgspec.structs.replace(node, allocatable={name: 10 * size for name, size in node.allocatable.items()})
+        for node in objects.nodes
+    )
+    return msgspec.structs.replace(objects, nodes=tuple(nodes))
+
+
+def _with_everything_consolidatable(objects: ClusterObjects, rng: Random) -> ClusterObjects:
+    idle = Condition("Consolidatable", "True")
+    claims = (
+        msgspec.structs.replace(
+            claim, conditions=(*(other for other in claim.conditions if other.type != idle.type), idle)
+        )
+        for claim in objects.nodeclaims
+    )
+    return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
+
+
+LIES: Final[tuple[Lie, ...]] = (
+    _without_pods, _without_nodes, _without_nodeclaims, _without_budgets_and_limits, _with_larger_nodes,
+    _with_everything_consolidatable,
+)  # fmt: skip
+
+
+def _some[T](objects: tuple[T, ...], rng: Random) -> tuple[T, ...]:
+    share = rng.choice((0.2, 0.5, 1.0))
+    return tuple(each for each in objects if rng.random() >= share)
+
+
+class ShipLies:
+    """Whoever has the forwarder's credentials ships what is not so."""
+
+    name, weight = "cluster state lies", 4
+
+    def strike(self, world: CampaignWorld, rng: Random) -> bool:
+        lie, seed = rng.choice(LIES), rng.random()
+        world.cluster_state.lie = lambda objects: lie(objects, Random(seed))
+        world.later(rng.randint(20, 200), lambda: setattr(world.cluster_state, "lie", None))
+        world.struck[self.name] += 1
+        return True
+
+
 FAULTS: Final = (
     Kill(),
     RefuseCall(),
@@ -351,6 +416,7 @@ FAULTS: Final = (
     StopForwarder(),
     ShipLate(),
     ShipNothing(),
+    ShipLies(),
 )
 
 

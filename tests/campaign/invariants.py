@@ -6,7 +6,7 @@ An invariant sees every call (``before``, ``after``, ``refused``) and is asked a
 
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -426,8 +426,9 @@ class ReplacementsFirst(Invariant):
             return
         self._remember()
         for row in self.world.state.rows.values():
-            is_its = isinstance(row, CommandRow) and row.candidate_uids.get(claim.name) == claim.metadata.uid
-            if is_its and row.phase == "waiting" and claim.name in row.candidates and row.replacements:
+            if not isinstance(row, CommandRow) or row.candidate_uids.get(claim.name) != claim.metadata.uid:
+                continue
+            if row.phase == "waiting" and claim.name in row.candidates and row.replacements:
                 self.checked += 1
                 missing = set(row.replacements) - set(row.initialized_replacements) - self._initialized
                 if missing and not (row.forced and self.now_ms() >= row.deadline):
@@ -500,31 +501,41 @@ class LimitsKept(Invariant):
             return
         self.checked += 1
         pool = _tag(call.args[0], labels.NODEPOOL)
-        used = sum(
-            _cpu(self.world, instance)
-            for instance in _live(self.world)
-            if instance.tags[labels.NODEPOOL] == pool and not self._goes(instance)
-        )
+        of_pool = [instance for instance in _live(self.world) if instance.tags[labels.NODEPOOL] == pool]
+        used = sum(_cpu(self.world, instance) for instance in self._staying(of_pool))
         limit = max((value for _, value in self._limits.get(pool, ())), default=2**63)
         if used > limit:
             self.fail(f"NodePool {pool} has {used}m cpu, its limit is {limit}m")
 
-    def _goes(self, instance: Instance) -> bool:
-        """Whether the NodeClaims that the instance can be meant for go: of a new one only its launch is known."""
-        claims = {claim.name: claim for claim in self.world.claims()}
-        row = self.world.state.rows.get(f"launch#{instance.tags.get(labels.LAUNCH_TAG, '')}")
-        assigned = row.instances if isinstance(row, LaunchRow) else {}
-        owners = [
-            claim
-            for claim in claims.values()
-            if instance_id(claim.provider_id) == instance.id or assigned.get(claim.name) == instance.id
-        ]
-        if not owners and isinstance(row, LaunchRow):
-            waiting = [claims[name] for name in row.claims if name in claims and name not in assigned]
-            return all(claim.provider_id or is_going(self.world, claim) for claim in waiting)
-        return bool(owners) and all(
-            is_going(self.world, claim) or is_chosen_to_go(self.world, claim) for claim in owners
-        )
+    def _staying(self, instances: Iterable[Instance]) -> Iterator[Instance]:
+        """Those of which a NodeClaim stays. Of new ones only the launch is known: as many as its NodeClaims need."""
+        unassigned: dict[str, list[Instance]] = {}
+        for instance in instances:
+            row = self.world.state.rows.get(f"launch#{instance.tags.get(labels.LAUNCH_TAG, '')}")
+            assigned = row.instances if isinstance(row, LaunchRow) else {}
+            owners = [
+                claim
+                for claim in self.world.claims()
+                if instance_id(claim.provider_id) == instance.id or assigned.get(claim.name) == instance.id
+            ]
+            if not owners and isinstance(row, LaunchRow):
+                unassigned.setdefault(row.id, []).append(instance)
+            elif not owners or not all(map(self._goes, owners)):
+                yield instance
+        for launch, new in unassigned.items():
+            yield from new[: self._waiting(launch)]
+
+    def _goes(self, claim: NodeClaim) -> bool:
+        return is_going(self.world, claim) or is_chosen_to_go(self.world, claim)
+
+    def _waiting(self, launch: str) -> int:
+        """How many NodeClaims of a launch wait for their instance, and stay."""
+        row = self.world.state.rows[f"launch#{launch}"]
+        if not isinstance(row, LaunchRow):
+            return 0
+        names = set(row.claims) - row.instances.keys()
+        waiting = [claim for claim in self.world.claims() if claim.name in names]
+        return sum(not claim.provider_id and not is_going(self.world, claim) for claim in waiting)
 
 
 class NothingTakenInOutages(Invariant):
