@@ -90,6 +90,7 @@ SCENARIOS = {
     ),
     "scenarios/lifecycle/disruption/test_emptiness.py": (
         "a_closed_budget_keeps_everything",
+        "a_pod_whose_annotation_is_invalid_is_told_once",
         "a_pod_that_binds_after_the_commit_saves_its_node",
         "never_is_never",
     ),

@@ -1,6 +1,7 @@
 """What stands in the way of a disruption, and who is told."""
 
 import msgspec
+import pytest
 
 from spotwright.disruption.blockers import blocked_events
 from spotwright.model import labels
@@ -39,6 +40,28 @@ def test_pods_that_forbid_it_are_named_on_busy_nodes_too() -> None:
     assert {event[3] for event in blocked_objects(snapshot("a", pods=(stays,)))} == {
         "Pod has the karpenter.sh/do-not-disrupt annotation (Pod=default/p)"
     }
+
+
+@pytest.mark.parametrize("value", ["10 minutes", "True", "-5m", "0s", "5", "x" * 300])
+def test_a_pod_whose_annotation_says_nothing_is_told_what_is_allowed(value: str) -> None:
+    goes = on("a", builders.pod("p", annotations={labels.DO_NOT_DISRUPT: value}))
+    ((kind, name, reason, message),) = blocked_objects(snapshot("a", pods=(goes,)))
+    assert (kind, name, reason) == ("pods", "p", "InvalidDoNotDisruptAnnotation")
+    assert message == (
+        f'karpenter.sh/do-not-disrupt "{value[:100]}" is ignored: allowed are "true" and a positive duration such as'
+        ' "30m"'
+    )
+
+
+@pytest.mark.parametrize("value", ["", "false"])
+def test_a_pod_that_says_no_is_told_nothing(value: str) -> None:
+    goes = on("a", builders.pod("p", annotations={labels.DO_NOT_DISRUPT: value}))
+    assert blocked_objects(snapshot("a", pods=(goes,))) == set()
+
+
+def test_pods_of_nodes_that_are_not_ours_are_told_nothing() -> None:
+    pod = builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "soon"}, node_name="elsewhere")
+    assert blocked_objects(snapshot("a", pods=(pod,))) == set()
 
 
 def test_a_node_that_waits_for_pods_is_nominated() -> None:

@@ -77,6 +77,14 @@ def test_an_empty_node_goes_by_every_policy(world: World, policy: str) -> None:
     assert world.run(200, until=lambda: not world.claims())
 
 
+def test_a_pod_whose_annotation_is_invalid_is_told_once(world: World) -> None:
+    world.deploy(builders.pod("web", cpu_millicores=1800, annotations={labels.DO_NOT_DISRUPT: "soon"}), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    world.run(600)
+    told = [event for event in world.cluster.events if event.reason == "InvalidDoNotDisruptAnnotation"]
+    assert [event.kind for event in told] == ["pods"]
+
+
 def test_never_is_never(world: World) -> None:
     world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
     grown(world, 1)

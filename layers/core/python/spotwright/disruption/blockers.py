@@ -28,6 +28,8 @@ from spotwright.telemetry.rows import Event
 SHARED_INSTANCE: Final = "node shares its instance with another Node"
 # A node counts as nominated for this long after it is initialized: the pods it was launched for may not be bound yet.
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
+# Of a value in a message.
+_SHOWN_CHARACTERS: Final = 100
 
 
 class BlockedEvent(msgspec.Struct, frozen=True):
@@ -106,6 +108,16 @@ def _is_recently_initialized(claim: NodeClaim, now: datetime) -> bool:
     )
 
 
+def _invalid_annotations(snapshot: Snapshot) -> list[BlockedEvent]:
+    """Of pods on nodes that NodeClaims own. Source: Karpenter v1.14 ``pkg/utils/pod``, which ignores such values."""
+    nodes = {claim.node_name for claim in snapshot.nodeclaims if claim.is_managed} - {""}
+    return [
+        BlockedEvent("pods", pod.metadata, events.INVALID_DO_NOT_DISRUPT_ANNOTATION(value=value[:_SHOWN_CHARACTERS]))
+        for pod in snapshot.pods
+        if pod.is_active and pod.node_name in nodes and (value := eviction.invalid_do_not_disrupt(pod))
+    ]
+
+
 def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason: str) -> tuple[BlockedEvent, ...]:
     """Events on claims and nodes that may not be disrupted, and on pools whose budgets allow none for ``reason``.
 
@@ -116,7 +128,7 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
     named = {node.name: node for node in snapshot.nodes}
     nominated = frozenset(node.name for node in plan.existing_nodes)
     buffered = frozenset(node.name for node in plan.buffer_assignments)
-    blocked: list[BlockedEvent] = []
+    blocked: list[BlockedEvent] = _invalid_annotations(snapshot)
     for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
         if not claim.is_managed or claim.name in locked or claim.metadata.deletion_timestamp is not None:

@@ -147,6 +147,13 @@ DISRUPTION_BLOCKED: Final = EventRow(
     "DisruptionBlocked", _NORMAL, _NODE, "{reason}",
     when="Something keeps the node from being disrupted: the message says what, for example a pod's annotation.",
 )
+INVALID_DO_NOT_DISRUPT_ANNOTATION: Final = EventRow(
+    "InvalidDoNotDisruptAnnotation", _WARNING, ("pods",),
+    'karpenter.sh/do-not-disrupt "{value}" is ignored: allowed are "true" and a positive duration such as "30m"',
+    when="The value of the pod's annotation is neither, so that the pod keeps its node from no disruption.",
+    repeat_after=timedelta(minutes=15),
+    remedy="Correct the annotation in the pod's template, or remove it.",
+)
 UNCONSOLIDATABLE: Final = EventRow(
     "Unconsolidatable", _NORMAL, _NODE, 'NodePool "{nodepool}" has consolidation disabled',
     when="The node's NodePool has consolidateAfter: Never.",

@@ -49,6 +49,12 @@ def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
     return lasting is not None and (pod.start_time is None or now < pod.start_time + lasting)
 
 
+def invalid_do_not_disrupt(pod: Pod) -> str:
+    """The value of the pod's annotation do-not-disrupt where it is invalid; "" = it is valid, absent or ``false``."""
+    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "")
+    return "" if value in ("true", "false") or parse_go_duration(value) is not None else value
+
+
 def tolerates_disruption(pod: Pod) -> bool:
     """Whether the pod tolerates the taint ``karpenter.sh/disrupted`` and stays until its node is gone."""
     return any(toleration.tolerates(DISRUPTED_TAINT) for toleration in pod.tolerations)
