@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.errors import Conflict, Unavailable
+from spotwright.errors import Conflict, Denied, Unavailable
 from spotwright.lifecycle import retry
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -488,3 +488,38 @@ def test_a_node_that_goes_with_its_instance_takes_its_claim_along_when_no_messag
     world.ec2.stop(instance_id(claim.provider_id), after_seconds=0)
     assert world.run(700, until=lambda: gone(world, claim))
     assert not world.cluster.nodes()
+
+
+@pytest.mark.parametrize("grace_seconds", [None, 60])
+def test_a_pod_that_a_webhook_keeps_does_not_keep_the_other_pods_of_its_node(
+    world: World, monkeypatch: pytest.MonkeyPatch, grace_seconds: int | None
+) -> None:
+    """Nor, when terminationGracePeriod ends, those that budgets have kept until then."""
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=grace_seconds)
+    for name in ("first", "second", "third"):
+        world.deploy(builders.pod(name, cpu_millicores=300, termination_grace_period_seconds=10), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 3)
+    world.forget_deployments()
+    if grace_seconds:
+        for name in ("second", "third"):
+            budget = builders.pod_disruption_budget(name, name, min_available="100%")
+            world.cluster.put("poddisruptionbudgets", budget)
+    evict, remove = world.cluster.evict, world.cluster.delete
+
+    def refuse_eviction(pod: Pod) -> bool:
+        if pod.name.startswith("first"):
+            raise Denied("an admission webhook denied the request", code="Forbidden")
+        return evict(pod)
+
+    def refuse_deletion(kind: str, metadata: ObjectMeta, **options: Any) -> None:
+        if metadata.name.startswith("first"):
+            raise Denied("an admission webhook denied the request", code="Forbidden")
+        remove(kind, metadata, **options)
+
+    monkeypatch.setattr(world.cluster, "evict", refuse_eviction)
+    monkeypatch.setattr(world.cluster, "delete", refuse_deletion)
+    (claim,) = world.claims()
+    delete(world, claim)
+    assert world.run(100, until=lambda: len(world.running_pods()) == 1)
+    assert world.running_pods()[0].name.startswith("first")
+    assert not gone(world, claim)

@@ -63,6 +63,10 @@ class Pod(msgspec.Struct, frozen=True):
     volume_claim_names: tuple[str, ...] = msgspec.field(default=(), name="volume_claims")
 
     @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
     def key(self) -> str:
         return self.metadata.key
 

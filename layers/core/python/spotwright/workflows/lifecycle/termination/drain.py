@@ -19,7 +19,14 @@ from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
 from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import cordon, log, request_planning, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.actions import (
+    cordon,
+    for_each,
+    log,
+    request_planning,
+    ring_lifecycle,
+    update_conditions,
+)
 from spotwright.workflows.lifecycle.termination.evictions import evict_pod, known_refusals
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -105,9 +112,11 @@ def _drain_node(
         wait = _await_plan(ports, drained, now)
         if wait > 0:
             return wait
-    if deadline is not None:
-        _delete_forcefully(ports, claim, drain, deadline, now)
-    wait = _evict(ports, claim, node, drain, now)
+    try:
+        if deadline is not None:
+            _delete_forcefully(ports, claim, drain, deadline, now)
+    finally:
+        wait = _evict(ports, claim, node, drain, now)
     if drain.next_forced_deletion is None:
         return wait
     return _await(ports, claim, drain.next_forced_deletion, now)
@@ -180,14 +189,21 @@ def _record_attachments(
 def _delete_forcefully(
     ports: LifecyclePorts, claim: NodeClaim | None, drain: draining.Drain, deadline: datetime, now: datetime
 ) -> None:
-    """Delete the pods that would outlast the deadline, without asking their disruption budgets."""
-    for forced_delete in drain.delete:
-        metadata, seconds = forced_delete.pod.metadata, forced_delete.grace_seconds
+    """Delete the pods that would outlast the deadline, without asking their disruption budgets; one whose deletion
+    fails does not keep the others.
+    """
+    forced_deletes = {forced_delete.pod.key: forced_delete for forced_delete in drain.delete}
+
+    def delete(pod: Pod) -> None:
+        forced_delete = forced_deletes[pod.key]
+        metadata, seconds = pod.metadata, forced_delete.grace_seconds
         ports.cluster.delete("pods", metadata, grace_seconds=seconds)
         event = events.DISRUPTED(deadline=format_time(deadline), seconds=seconds)
         ports.cluster.record_event("pods", metadata, event, now=now)
         if seconds + LATE_SECONDS < forced_delete.pod.termination_grace_period_seconds:
             _say_too_late(ports, claim, forced_delete, deadline, now)
+
+    for_each("pod", [forced_delete.pod for forced_delete in drain.delete], delete)
 
 
 def _say_too_late(
@@ -207,22 +223,28 @@ def _say_too_late(
 
 
 def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> float:
-    """Seconds until the next step: inf where only pods are waited for that stop, since their end rings."""
+    """Seconds until the next step: inf where only pods are waited for that stop, since their end rings.
+
+    A pod whose eviction fails, as where an admission webhook denies it, does not keep the others.
+    """
     disruption_reason = find_condition(claim.conditions, "DisruptionReason") if claim is not None else None
     cause = disruption_reason.reason if disruption_reason and disruption_reason.status == "True" else FORCEFUL
     known = known_refusals(ports) if drain.evict else {}
     refused_labels = set[tuple[str, frozenset[tuple[str, str]]]]()
-    for pod in drain.evict:
+
+    def evict(pod: Pod) -> None:
         selected_by = pod.metadata.namespace, frozenset(pod.metadata.labels.items())
         if selected_by in refused_labels:
             # The same budgets select it: another refusal tells nothing, and costs the API server a request.
-            continue
+            return
         if evict_pod(ports, pod, known, now=now) or _delete_follower(ports, node, pod, cause):
             ports.cluster.record_event("pods", pod.metadata, events.EVICTED(reason=cause), now=now)
         else:
             refused_labels.add(selected_by)
             refused = events.FAILED_DRAINING(reason=f"evicting pod {pod.key} violates a PDB")
             ports.cluster.record_event("nodes", node.metadata, refused, now=now)
+
+    for_each("pod", drain.evict, evict)
     if refused_labels or not drain.evict:
         waiting = events.FAILED_DRAINING(reason=f"{len(drain.waiting)} pods are waiting to be evicted")
         ports.cluster.record_event("nodes", node.metadata, waiting, now=now)
