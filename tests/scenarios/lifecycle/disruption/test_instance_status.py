@@ -5,14 +5,14 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from spotwright.errors import Unavailable
+from spotwright.errors import ApiError, Conflict, Throttled, Unavailable
 from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, ScheduledEvent, StatusCheck
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.repairs import repair_nodes
-from spotwright.workflows.ports.rows import NoticeRow
+from spotwright.workflows.ports.rows import NoticeRow, Row
 from spotwright.workflows.sweep.poll import poll
 from tests.scenarios.lifecycle.disruption.sick_nodes import MINUTES, is_deleted, reasons, with_nodes
 
@@ -181,3 +181,25 @@ def test_what_was_done_about_an_event_is_not_done_again(running: World) -> None:
     assert before is not None
     assert before.phase == "done"
     assert noticed(running, id) == before
+
+
+@pytest.mark.parametrize("failure", [Conflict("changed", code="Conflict"), Throttled("slower", code="Throttling")])
+def test_a_notice_that_cannot_be_written_keeps_neither_other_notices_nor_repairs(
+    running: World, monkeypatch: pytest.MonkeyPatch, failure: ApiError
+) -> None:
+    sick, refused, noticed, *_ = running.claims()
+    event = ScheduledEvent("instance-stop", running.clock.seconds() + timedelta(days=2))
+    for claim in (refused, noticed):
+        id = instance_id(claim.provider_id)
+        running.ec2.statuses[id] = InstanceStatus(id, (), (event,))
+    impair(running, sick, StatusCheck.SYSTEM)
+    create = running.state.create
+
+    def refuse(row: Row) -> bool:
+        if isinstance(row, NoticeRow) and row.instance_id == instance_id(refused.provider_id):
+            raise failure
+        return create(row)
+
+    monkeypatch.setattr(running.state, "create", refuse)
+    assert running.run(5 * MINUTES, until=lambda: is_deleted(running, sick))
+    assert running.state.notice(instance_id(noticed.provider_id)) is not None

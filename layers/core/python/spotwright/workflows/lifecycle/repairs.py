@@ -6,7 +6,7 @@ is deleted its Node is read again by name.
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -51,7 +51,15 @@ def repair_nodes(ports: LifecyclePorts, *, now: datetime) -> None:
     if ports.state.cluster().held_by:
         return
     nodes, statuses = ports.cluster.nodes(), ports.ec2.unhealthy_instances()
-    _report_statuses(ports, nodes, statuses, now)
+    try:
+        _report_statuses(ports, nodes, statuses, now)
+    finally:
+        _repair_due(ports, nodes, statuses, now)
+
+
+def _repair_due(
+    ports: LifecyclePorts, nodes: Collection[Node], statuses: Iterable[InstanceStatus], now: datetime
+) -> None:
     repairs = node_repair.node_repairs(
         nodes,
         now=now,
@@ -79,14 +87,19 @@ def repair_nodes(ports: LifecyclePorts, *, now: datetime) -> None:
 def _report_statuses(
     ports: LifecyclePorts, nodes: Iterable[Node], statuses: Iterable[InstanceStatus], now: datetime
 ) -> None:
-    """An event for volumes in trouble, and a notice for what EC2 has scheduled, as if its message had arrived."""
+    """An event for volumes in trouble, and a notice for what EC2 has scheduled, as if its message had arrived.
+
+    A notice that cannot be written does not keep the others.
+    """
     by_instance = {
         instance_id(node.provider_id): node for node in nodes if labels.FINALIZER in node.metadata.finalizers
     }
-    for status in statuses:
-        node = by_instance.get(status.instance_id)
-        if node is None:
-            continue
+    status_by_node = {
+        node.name: status for status in statuses if (node := by_instance.get(status.instance_id)) is not None
+    }
+
+    def report(node: Node) -> None:
+        status = status_by_node[node.name]
         since = instance_health.volumes_impaired_since(status, now)
         if since is not None:
             event = events.VOLUMES_IMPAIRED(instance=status.instance_id, since=format_time(since))
@@ -94,6 +107,8 @@ def _report_statuses(
         scheduled = status.earliest_event
         if scheduled is not None:
             _give_notice(ports, node, status.instance_id, scheduled, now)
+
+    for_each("node", [node for node in by_instance.values() if node.name in status_by_node], report)
 
 
 def _give_notice(ports: LifecyclePorts, node: Node, instance: str, scheduled: ScheduledEvent, now: datetime) -> None:
