@@ -11,6 +11,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from tests.scenarios.lifecycle.conftest import fresh_world
+from tests.scenarios.lifecycle.disruption.sick_nodes import is_deleted
 
 POD = builders.pod("inflate", cpu_millicores=1800)
 
@@ -262,6 +263,16 @@ def test_notices_of_every_kind_at_once_replace_every_node_once() -> None:
         900, until=lambda: settled(world, count) and not _named(world) & {nodeclaim.name for nodeclaim in claims}
     )
     assert len(world.ec2.all_instances()) == 2 * count
+
+
+def test_a_node_that_has_not_joined_is_given_up_though_offerings_cannot_be_remembered(world: World) -> None:
+    world.kubelets.boot_seconds = 600
+    world.deploy(builders.pod("web", cpu_millicores=1800), 1)
+    assert world.run(30, until=lambda: bool(world.claims()) and bool(world.claims()[0].provider_id))
+    (claim,) = world.claims()
+    world.effects.inject(Fault("state", "save_offering_health", Unavailable("no memory", code="Timeout"), times=99))
+    world.interrupt_spot(claim.provider_id.rpartition("/")[2])
+    assert world.run(30, until=lambda: is_deleted(world, claim)), "within its two minutes"
 
 
 def _named(world: World) -> set[str]:

@@ -392,7 +392,7 @@ def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: 
     """
     if row.kind in REPLACED_KINDS:
         _bound_termination(ports, row, claim, now)
-    mark_offerings(ports, [Interrupted(row, claim)])
+    _mark_offerings(ports, [Interrupted(row, claim)])
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
     if row.kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is not None:
         ring_next_tick(ports, claim.name, TERMINATION_TICKS + 1)
@@ -420,7 +420,7 @@ def _replace(
 
 
 def _mark_offerings(ports: LifecyclePorts, nodes: Sequence[Interrupted]) -> None:
-    """What the account remembers of its offerings keeps no replacement waiting."""
+    """What the account remembers of its offerings keeps no replacement waiting, and no drain."""
     try:
         mark_offerings(ports, nodes)
     except ApiError as failure:
