@@ -10,8 +10,8 @@ from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
-from spotwright.model.kubernetes.meta import ObjectMeta
-from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import DaemonSet
 from spotwright.model.snapshot import STATIC_CAPACITY, Settings
 from spotwright.simulation import builders
@@ -411,6 +411,66 @@ def test_nodes_that_are_said_to_be_small_leave_no_more_room_within_the_limits() 
     world.cluster_state.lie = lie
     world.deploy(POD, 1)
     for _ in range(3):
+        world.run(20)
+        provision(world.ports, clock=world.clock.now)
+    assert 0 < sum(claim.capacity["cpu"] for claim in world.cluster.all("nodeclaims")) <= 16_000
+
+
+def of_no_nodepool(node: Node) -> Node:
+    others = node.metadata.labels | {labels.NODEPOOL: "other"}
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels=others))
+
+
+def nodes_of_no_nodepool(objects: ClusterObjects) -> ClusterObjects:
+    return msgspec.structs.replace(objects, nodes=tuple(map(of_no_nodepool, objects.nodes)))
+
+
+def nodes_of_no_cpu(objects: ClusterObjects) -> ClusterObjects:
+    nodes = (msgspec.structs.replace(node, capacity={"cpu": 0}, allocatable={}) for node in objects.nodes)
+    return msgspec.structs.replace(objects, nodes=tuple(nodes))
+
+
+def a_node_of_negative_size(objects: ClusterObjects) -> ClusterObjects:
+    metadata = ObjectMeta("negative", uid="negative", labels={labels.NODEPOOL: "default"})
+    return msgspec.structs.replace(objects, nodes=(*objects.nodes, Node(metadata, capacity={"cpu": -(10**9)})))
+
+
+def claims_that_cannot_be_read(objects: ClusterObjects) -> ClusterObjects:
+    claims = (msgspec.structs.replace(claim, read_error="unreadable") for claim in objects.nodeclaims)
+    return msgspec.structs.replace(objects, nodeclaims=tuple(claims), nodes=())
+
+
+def instances_that_terminate(objects: ClusterObjects) -> ClusterObjects:
+    terminating = (Condition("InstanceTerminating", "True"),)
+    claims = (msgspec.structs.replace(claim, conditions=terminating) for claim in objects.nodeclaims)
+    return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        nodes_of_no_nodepool,
+        nodes_of_no_cpu,
+        a_node_of_negative_size,
+        claims_that_cannot_be_read,
+        instances_that_terminate,
+    ],
+)
+def test_what_a_plan_counts_is_no_less_than_the_status_of_a_pool_with_limits(
+    lie: Callable[[ClusterObjects], ClusterObjects],
+) -> None:
+    """All claims are shown with their sizes, of which the plan counts none, or less than there is."""
+    world = fresh_world()
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 16_000}))
+    world.cluster_state.lag_seconds = 1
+
+    def with_burst(objects: ClusterObjects) -> ClusterObjects:
+        burst = invented(objects, 1100)
+        return lie(msgspec.structs.replace(burst, nodes=objects.nodes, nodeclaims=objects.nodeclaims))
+
+    world.cluster_state.lie = with_burst
+    world.deploy(POD, 1)
+    for _ in range(4):
         world.run(20)
         provision(world.ports, clock=world.clock.now)
     assert 0 < sum(claim.capacity["cpu"] for claim in world.cluster.all("nodeclaims")) <= 16_000

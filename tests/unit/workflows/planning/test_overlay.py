@@ -271,6 +271,7 @@ def test_a_state_that_shows_less_than_the_status_of_a_pool_with_limits_is_not_us
     (pool,) = world.cluster.nodepools()
     world.cluster.put("nodepools", msgspec.structs.replace(pool, limits={"cpu": 10**6}, node_count=2))
     one: tuple[NodeClaim, ...] = world.claims()[:1]
+    nodes = tuple(node for node in world.cluster.all("nodes") if node.name == one[0].node_name)
     with pytest.raises(BehindError, match="shows 1 nodes of NodePool default, whose status counts 2") as refused:
-        laid_over(world, hide(state_of(world), nodeclaims=one))
+        laid_over(world, hide(state_of(world), nodeclaims=one, nodes=nodes))
     assert refused.value.code == "ShowsLess"

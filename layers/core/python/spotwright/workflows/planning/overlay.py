@@ -15,14 +15,15 @@ from typing import Final
 import msgspec
 
 from spotwright.disruption import interruption
-from spotwright.lifecycle import nodepool_status
 from spotwright.model import quantity, resources
 from spotwright.model.cluster_state import ClusterState
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.volumes import Storage
 from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, InFlightNodeClaim, Settings, Snapshot
+from spotwright.scheduling.inputs.cluster_state import build_cluster_state
 from spotwright.scheduling.plan import NewNode, to_in_flight_nodeclaim
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.cluster import ClusterPort
@@ -183,24 +184,27 @@ def _by_name(claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
 def _check_usage(snapshot: Snapshot) -> None:
     """A pool's limits hold for what its status counts, whatever the state shows. Raises BehindError.
 
-    Nodes on the way have no capacity yet: beside them, only the number of nodes is compared.
+    What a plan counts is compared, which depends on more of claims and nodes than a status does. Nodes on the way have
+    no capacity yet: beside them, only the number of nodes is compared.
     """
+    limited = [pool for pool in snapshot.nodepools if pool.limits]
+    if not limited:
+        return
     on_the_way = Counter(node.nodeclaim.nodepool for node in snapshot.in_flight)
-    for pool in snapshot.nodepools:
-        if not pool.limits:
-            continue
-        shown = nodepool_status.usage(pool, snapshot.nodeclaims, snapshot.nodes)
-        nodes = shown[resources.NODES] + on_the_way[pool.name]
+    usage = build_cluster_state(msgspec.structs.replace(snapshot, pods=()), Catalog(), ()).usage_by_nodepool
+    for pool in limited:
+        shown = usage.get(pool.name, {})
+        nodes = shown.get(resources.NODES, 0)
         if nodes < pool.node_count:
             raise BehindError(
                 f"it shows {nodes} nodes of NodePool {pool.name}, whose status counts {pool.node_count}",
                 code="ShowsLess",
             )
-        for name in () if on_the_way[pool.name] else sorted(pool.limits.keys() & pool.resources.keys()):
-            if shown.get(name, 0) < pool.resources[name]:
-                seen, counted = quantity.texts(name, (shown.get(name, 0), pool.resources[name]))
+        for name in () if on_the_way[pool.name] else sorted(pool.limits.keys() - {resources.NODES}):
+            if shown.get(name, 0) < (counted := pool.resources.get(name, 0)):
+                texts = quantity.texts(name, (shown.get(name, 0), counted))
                 raise BehindError(
-                    f"it shows {seen} of {name} in NodePool {pool.name}, whose status counts {counted}",
+                    f"it shows {texts[0]} of {name} in NodePool {pool.name}, whose status counts {texts[1]}",
                     code="ShowsLess",
                 )
 
