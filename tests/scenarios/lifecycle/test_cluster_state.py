@@ -474,3 +474,37 @@ def test_what_a_plan_counts_is_no_less_than_the_status_of_a_pool_with_limits(
         world.run(20)
         provision(world.ports, clock=world.clock.now)
     assert 0 < sum(claim.capacity["cpu"] for claim in world.cluster.all("nodeclaims")) <= 16_000
+
+
+def claims_on_their_way_out(objects: ClusterObjects) -> ClusterObjects:
+    claims = (
+        msgspec.structs.replace(
+            claim,
+            metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=claim.metadata.creation_timestamp),
+        )
+        for claim in objects.nodeclaims
+    )
+    return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
+
+
+def claims_of_no_size(objects: ClusterObjects) -> ClusterObjects:
+    claims = (msgspec.structs.replace(claim, capacity={"cpu": 1}) for claim in objects.nodeclaims)
+    return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
+
+
+@pytest.mark.parametrize("lie", [claims_on_their_way_out, claims_of_no_size])
+def test_new_claims_count_in_limits_before_the_status_counts_them(
+    lie: Callable[[ClusterObjects], ClusterObjects],
+) -> None:
+    world = fresh_world()
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 16_000}))
+    world.cluster_state.lag_seconds = 0
+    world.cluster_state.lie = lambda objects: lie(
+        msgspec.structs.replace(invented(objects, 1100), nodeclaims=objects.nodeclaims)
+    )
+    highest = 0
+    for _ in range(60):
+        world.run(1)
+        provision(world.ports, clock=world.clock.now)
+        highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in world.claims()))
+    assert 0 < highest <= 16_000

@@ -7,7 +7,7 @@ far behind, and the cluster is listed.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Final
@@ -137,27 +137,38 @@ def _lay_over(
 
 
 def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[LaunchRow, ...]) -> Snapshot:
-    """With claims that launches created and that are not shown, without those that launches have given up."""
+    """With claims that launches created and that are not shown, without those that launches have given up.
+
+    New claims of NodePools with limits are read though they are shown, where they are few.
+    """
     given_up = {(name, uid) for row in launches for name, uid in row.uids.items() if not _has_claim(row, name)}
     claims = tuple(
         claim for claim in snapshot.nodeclaims if claim.provider_id or (claim.name, claim.metadata.uid) not in given_up
     )
     shown = {(claim.name, claim.metadata.uid) for claim in claims}
-    missing = {
-        name: row
-        for row in launches
-        for name, uid in row.uids.items()
-        if (name, uid) not in shown and _has_claim(row, name)
-    }
+    created = {(name, uid): row for row in launches for name, uid in row.uids.items() if _has_claim(row, name)}
+    missing = {name: row for (name, uid), row in created.items() if (name, uid) not in shown}
+    uncounted = _uncounted_claims(snapshot, created) | missing
+    if len(uncounted) <= MAXIMUM_READS:
+        claims, missing = tuple(claim for claim in claims if claim.name not in uncounted), uncounted
     if len(missing) <= MAXIMUM_READS:
         found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(missing)) if claim is not None)
         return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)))
     old = [name for name, row in missing.items() if not _is_settling(row, snapshot.now)]
     if len(old) > MAXIMUM_READS:
         raise BehindError(f"it does not show {len(old)} NodeClaims, {min(old)} among them, of launches that ended")
-    created = tuple(_in_flight(missing[name], name) for name in sorted(missing.keys() - set(old)))
+    in_flight = tuple(_in_flight(missing[name], name) for name in sorted(missing.keys() - set(old)))
     found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(old)) if claim is not None)
-    return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)), in_flight=created)
+    return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)), in_flight=in_flight)
+
+
+def _uncounted_claims(snapshot: Snapshot, created: Mapping[tuple[str, str], LaunchRow]) -> dict[str, LaunchRow]:
+    """Claims of NodePools with limits that are so new that no status may count them yet, whatever the state shows."""
+    limited = {pool.name for pool in snapshot.nodepools if pool.limits}
+    if not limited:
+        return {}
+    new = {name: row for (name, _), row in created.items() if _is_settling(row, snapshot.now)}
+    return {name: row for name, row in new.items() if _in_flight(row, name).nodeclaim.nodepool in limited}
 
 
 def _has_claim(row: LaunchRow, name: str) -> bool:
