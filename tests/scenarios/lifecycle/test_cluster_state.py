@@ -186,6 +186,34 @@ def pods_are_hidden(objects: ClusterObjects) -> ClusterObjects:
     return msgspec.structs.replace(objects, pods=tuple(pod for pod in objects.pods if not pod.node_name))
 
 
+def pods_are_tiny(objects: ClusterObjects) -> ClusterObjects:
+    pods = (msgspec.structs.replace(pod, requests={}) if pod.node_name else pod for pod in objects.pods)
+    return msgspec.structs.replace(objects, pods=tuple(pods))
+
+
+def pods_are_finished(objects: ClusterObjects) -> ClusterObjects:
+    pods = (msgspec.structs.replace(pod, phase="Succeeded") if pod.node_name else pod for pod in objects.pods)
+    return msgspec.structs.replace(objects, pods=tuple(pods))
+
+
+def pods_of_negative_size(objects: ClusterObjects) -> ClusterObjects:
+    negative = tuple(
+        msgspec.structs.replace(
+            POD,
+            metadata=ObjectMeta(f"negative-{node.name}", "default"),
+            node_name=node.name,
+            requests={"cpu": -(10**6)},
+        )
+        for node in objects.nodes
+    )
+    return msgspec.structs.replace(objects, pods=(*objects.pods, *negative))
+
+
+def nodes_are_huge_besides(objects: ClusterObjects) -> ClusterObjects:
+    """Each twice, by one name, first as it is not."""
+    return msgspec.structs.replace(objects, nodes=(*nodes_are_huge(objects).nodes, *objects.nodes))
+
+
 def one_more_node(objects: ClusterObjects) -> ClusterObjects:
     invented = (
         msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, name=f"zz-{node.name}", uid="zz"))
@@ -202,7 +230,16 @@ def daemonsets_are_huge(objects: ClusterObjects) -> ClusterObjects:
 
 @pytest.mark.parametrize(
     ("lie", "seconds"),
-    [(nodes_are_huge, 120), (pods_are_hidden, 120), (one_more_node, 120), (daemonsets_are_huge, 15 * 60)],
+    [
+        (nodes_are_huge, 120),
+        (nodes_are_huge_besides, 120),
+        (pods_are_hidden, 120),
+        (pods_are_tiny, 120),
+        (pods_are_finished, 120),
+        (pods_of_negative_size, 120),
+        (one_more_node, 120),
+        (daemonsets_are_huge, 15 * 60),
+    ],
 )
 def test_no_lie_keeps_pods_without_a_node(lie: Callable[[ClusterObjects], ClusterObjects], seconds: int) -> None:
     world = shipping(1)
@@ -212,7 +249,18 @@ def test_no_lie_keeps_pods_without_a_node(lie: Callable[[ClusterObjects], Cluste
     assert world.run(seconds, until=lambda: everybody_runs(world, 3))
 
 
-@pytest.mark.parametrize("lie", [nodes_are_huge, pods_are_hidden, one_more_node])
+@pytest.mark.parametrize(
+    "lie",
+    [
+        nodes_are_huge,
+        nodes_are_huge_besides,
+        pods_are_hidden,
+        pods_are_tiny,
+        pods_are_finished,
+        pods_of_negative_size,
+        one_more_node,
+    ],
+)
 def test_no_lie_evicts_a_pod_of_a_node_that_ec2_takes_before_it_has_a_place(
     lie: Callable[[ClusterObjects], ClusterObjects],
 ) -> None:

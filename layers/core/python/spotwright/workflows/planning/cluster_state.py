@@ -22,8 +22,8 @@ _OPTIONAL_KINDS: Final = frozenset({"NodeOverlay", "CapacityBuffer"})
 class NoClusterState(msgspec.Struct, frozen=True):
     """Why a planner lists for itself.
 
-    ``code``: Absent, NotFresh, OutOfContact, Behind, ShowsLess, NoAnswer or that of a ClusterStateError; ``details``: a
-    sentence.
+    ``code``: Absent, NotFresh, OutOfContact, Behind, ShowsLess, NegativeSize, NoAnswer or that of a ClusterStateError;
+    ``details``: a sentence.
     """
 
     code: str

@@ -14,6 +14,7 @@ import msgspec
 from spotwright.decisions.decide import decide
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.parallel import in_parallel
@@ -26,6 +27,9 @@ BINDING_PERIOD: Final = timedelta(seconds=30)
 DOUBTED_PODS: Final = 20
 # How often it is planned again where Nodes are not as the state shows them.
 ROUNDS: Final = 3
+
+# What a running pod takes of its Node, and whom it keeps away.
+_OF_SPEC: Final = ("requests", "host_ports", "pod_anti_affinity", "volume_claim_names")
 
 
 def longest_waiting_pods(snapshot: Snapshot, now: datetime) -> frozenset[str]:
@@ -68,27 +72,36 @@ def _taking_nodes(snapshot: Snapshot, plan: Plan, doubted: Collection[str]) -> f
 
 
 def _with_nodes(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]) -> Snapshot:
-    """The snapshot with these Nodes as they are now, and with pods that run there and that it does not show there.
+    """The snapshot with these Nodes as they are now, and with pods that run there as they are.
 
-    Pods that it shows there keep their room, since some are planned for the Node. The same snapshot where nothing that
-    a plan looks at is another.
+    Other pods that it shows there keep their room, since some are planned for the Node. The same snapshot where nothing
+    that a plan looks at is another.
     """
     ordered = sorted(names)
     nodes = dict(zip(ordered, in_parallel(cluster.node, ordered), strict=True))
-    shown = {node.name: node for node in snapshot.nodes if node.name in nodes}
-    on_nodes = {pod.key for pod in snapshot.pods if pod.node_name in nodes}
+    shown = [node for node in snapshot.nodes if node.name in nodes]
+    on_nodes = {pod.key: pod for pod in snapshot.pods if pod.node_name in nodes}
     listed = in_parallel(lambda name: cluster.pods(node=name), ordered)
     running = [pod for pods in listed for pod in pods if not pod.is_terminal]
-    hidden = {pod.key: pod for pod in running if pod.key not in on_nodes}
-    if not hidden and all(_is_alike(shown[name], node) for name, node in nodes.items()):
+    otherwise = {pod.key: pod for pod in running if not _takes_alike(on_nodes.get(pod.key), pod)}
+    if not otherwise and len(shown) == len(nodes) and all(_is_alike(node, nodes[node.name]) for node in shown):
         return snapshot
     kept = (node for node in snapshot.nodes if node.name not in nodes)
-    pods = (*(pod for pod in snapshot.pods if pod.key not in hidden), *hidden.values())
+    pods = (*(pod for pod in snapshot.pods if pod.key not in otherwise), *otherwise.values())
     return msgspec.structs.replace(
         snapshot,
         nodes=(*kept, *(node for node in nodes.values() if node is not None)),
         pods=tuple(sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))),
     )
+
+
+def _takes_alike(shown: Pod | None, pod: Pod) -> bool:
+    """Whether a plan sees the same pod on the same Node: all but what its status says."""
+    if shown is None or shown.is_terminal or shown.node_name != pod.node_name:
+        return False
+    if shown.metadata.labels != pod.metadata.labels:
+        return False
+    return all(getattr(shown, field) == getattr(pod, field) for field in _OF_SPEC)
 
 
 def _is_alike(shown: Node, node: Node | None) -> bool:

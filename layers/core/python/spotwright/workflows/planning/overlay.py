@@ -49,7 +49,7 @@ POD_CONTACT: Final = timedelta(seconds=5)
 
 
 class BehindError(Exception):
-    """The state differs too much from what rows and the API server say. ``code``: Behind or ShowsLess."""
+    """The state differs too much from what rows and the API server say. ``code``: Behind, ShowsLess or NegativeSize."""
 
     def __init__(self, message: str, *, code: str = "Behind") -> None:
         super().__init__(message)
@@ -129,6 +129,7 @@ def _lay_over(
     uncreated: frozenset[str],
 ) -> Snapshot:
     """With everything but NodeClaims, which are as they are now."""
+    _check_sizes(snapshot)
     _check_usage(snapshot)
     snapshot = _with_commands(snapshot, commands, uncreated)
     snapshot = _with_waiting_pods(snapshot, state.kinds["Pod"].contacted, cluster)
@@ -190,6 +191,16 @@ def _by_name(claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
     """The last one of a name counts."""
     named = {claim.name: claim for claim in claims}
     return tuple(named[name] for name in sorted(named))
+
+
+def _check_sizes(snapshot: Snapshot) -> None:
+    """Nothing requests less than nothing, which would be room on its node. Raises BehindError."""
+    pods = (*snapshot.pods, *(daemonset.template for daemonset in snapshot.daemonsets))
+    # Replicas share what they request.
+    distinct = {id(pod.requests): pod for pod in pods}
+    for pod in distinct.values():
+        if any(size < 0 for size in pod.requests.values()):
+            raise BehindError(f"in it {pod.key} requests less than nothing", code="NegativeSize")
 
 
 def _check_usage(snapshot: Snapshot) -> None:
