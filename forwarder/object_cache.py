@@ -156,14 +156,14 @@ class ObjectCache:
 
     def _doorbells_of_released_class(self, gone: ClusterObject | None) -> frozenset[QueuedDoorbell]:
         """For the EC2NodeClass that only waited for the NodeClaim that is gone, its last one, to be deleted itself."""
-        if not isinstance(gone, NodeClaim):
+        if not isinstance(gone, NodeClaim) or not gone.is_managed:
             return frozenset()
         name = gone.node_class_ref.name
         classes = (found for found in self.of_kind("EC2NodeClass") if found.metadata.name == name)
         if not any(found.metadata.deletion_timestamp for found in classes):
             return frozenset()
         claims = (found for found in self.of_kind("NodeClaim") if isinstance(found, NodeClaim))
-        is_used = any(claim.node_class_ref.name == name for claim in claims)
+        is_used = any(claim.is_managed and claim.node_class_ref.name == name for claim in claims)
         return frozenset() if is_used else frozenset({QueuedDoorbell("catalog", "nodeclasses", name)})
 
     def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:

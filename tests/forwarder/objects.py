@@ -66,14 +66,21 @@ def node(
 
 
 def claim(
-    name: str = "c", *, decided: bool = False, deleting: bool = False, node_name: str = "", nodeclass: str = "default"
+    name: str = "c",
+    *,
+    decided: bool = False,
+    deleting: bool = False,
+    node_name: str = "",
+    nodeclass: str = "default",
+    group: str = "karpenter.k8s.aws",
 ) -> Object:
+    """``group``: that of its class."""
     metadata: Object = {"name": name, "uid": f"uid-{name}", "annotations": {}}
     if decided:
         metadata["annotations"]["spotwright.dev/decision"] = "d"
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    reference = {**_CLASS, "name": nodeclass}
+    reference = {**_CLASS, "name": nodeclass, "group": group}
     return {"metadata": metadata, "spec": {"nodeClassRef": reference}, "status": {"nodeName": node_name}}
 
 

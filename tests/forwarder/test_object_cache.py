@@ -122,6 +122,16 @@ def test_claims_and_deletions_of_other_classes_say_nothing_about_a_class() -> No
     assert not {bell for bell in rung[1] if bell.kind == "nodeclasses"}, "the class of the claim stays"
 
 
+def test_claims_of_a_class_of_another_group_say_nothing_about_a_class() -> None:
+    going = decoded("EC2NodeClass", objects.wish("default", deleting=True))
+    groups = {"own": "karpenter.k8s.aws", "foreign": "karpenter.azure.com", "another": "karpenter.azure.com"}
+    claims = [decoded("NodeClaim", objects.claim(name, group=group)) for name, group in groups.items()]
+    cache = started(EC2NodeClass=[going], NodeClaim=claims)
+    rung = [cache.apply(ObjectChange("NodeClaim", f"uid-{name}", None, "2"), 1.0).doorbells for name in groups]
+    assert CLASS in rung[0], "the claims that are left are not its own"
+    assert CLASS not in rung[1] | rung[2], "they did not keep it"
+
+
 def test_a_class_that_is_deleted_is_rung_for_when_a_list_shows_none_of_its_claims() -> None:
     going = decoded("EC2NodeClass", objects.wish("default", deleting=True))
     cache = started(EC2NodeClass=[going], NodeClaim=[decoded("NodeClaim", objects.claim(name)) for name in ("a", "b")])

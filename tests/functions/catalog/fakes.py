@@ -264,8 +264,12 @@ class CatalogWorld:
         )
         return nodeclass
 
-    def claim(self, name: str, nodeclass: str = "default", **changes: Any) -> NodeClaim:
-        ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", nodeclass)
+    def claim(
+        self, name: str, nodeclass: str = "default", *, kind: str = "karpenter.k8s.aws/EC2NodeClass", **changes: Any
+    ) -> NodeClaim:
+        """``kind``: group and kind of its class."""
+        group, _, class_kind = kind.partition("/")
+        ref = NodeClassReference(group, class_kind, nodeclass)
         nodeclaim: NodeClaim = self.cluster.put("nodeclaims", NodeClaim(ObjectMeta(name, **changes), ref))
         return nodeclaim
 

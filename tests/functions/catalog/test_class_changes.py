@@ -25,13 +25,14 @@ def test_claims_of_an_older_hash_version_take_the_new_hash(world: CatalogWorld) 
     world.claim("plain", annotations=stamped)
     world.claim("drifted", annotations=stamped)
     world.claim("foreign", "other", annotations=stamped)
+    world.claim("of-another-kind", kind="karpenter.azure.com/AKSNodeClass", annotations=stamped)
     world.drift("drifted")
     world.run()
     current = world.nodeclass().metadata.annotations[labels.EC2NODECLASS_HASH]
     found = {nodeclaim.name: nodeclaim.metadata.annotations for nodeclaim in world.cluster.nodeclaims()}
     assert found["plain"] == {labels.EC2NODECLASS_HASH: current, labels.EC2NODECLASS_HASH_VERSION: "v6"}
     assert found["drifted"] == {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v6"}
-    assert found["foreign"] == stamped
+    assert found["foreign"] == found["of-another-kind"] == stamped
 
 
 @pytest.mark.parametrize("what", ["subnets", "groups", "images", "hash"])
@@ -70,6 +71,17 @@ def test_a_deleted_class_waits_for_its_claims(world: CatalogWorld) -> None:
     ]
     assert ("catalog", "nodeclasses", "default") in world.rung()
     assert world.instance_profiles.profiles
+
+
+@pytest.mark.parametrize("kind", ["karpenter.azure.com/EC2NodeClass", "karpenter.k8s.aws/AKSNodeClass"])
+def test_a_deleted_class_does_not_wait_for_claims_of_a_class_of_another_kind(world: CatalogWorld, kind: str) -> None:
+    world.apply()
+    world.run()
+    world.claim("foreign", kind=kind)
+    world.delete()
+    world.run()
+    assert not world.cluster.nodeclasses()
+    assert not world.cluster.events
 
 
 def test_a_deleted_class_takes_its_profiles_and_templates_along(world: CatalogWorld) -> None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.errors import Denied
@@ -75,6 +76,20 @@ def stray(world: CatalogWorld, name: str, **changes: Any) -> None:
     tags = changes.pop("tags", {labels.cluster_tag(CLUSTER): "owned", labels.EC2NODECLASS: "gone"})
     world.instance_profiles.profiles[name] = (path, NODE_ROLE)
     world.instance_profiles.made[name] = InstanceProfile(name, path, world.clock.now() - 2 * HOUR, tags)
+
+
+def test_a_claim_of_a_class_of_another_kind_keeps_no_profile(world: CatalogWorld) -> None:
+    world.claim("foreign", kind="karpenter.azure.com/AKSNodeClass")
+    stray(world, "profile-gone")
+    assert collect(world) != ()
+    assert "profile-gone" not in world.instance_profiles.profiles
+
+
+def test_a_claim_that_cannot_be_read_may_have_any_profile(world: CatalogWorld) -> None:
+    unreadable = msgspec.structs.replace(world.claim("unreadable", "", kind="/"), read_error="spec: it is no object")
+    world.cluster.put("nodeclaims", unreadable)
+    stray(world, "profile-gone")
+    assert collect(world) == ()
 
 
 def test_a_profile_of_a_class_that_is_gone_goes(world: CatalogWorld) -> None:

@@ -59,7 +59,11 @@ def is_unused(
     ):
         return False
     owner = next((nodeclass.name for nodeclass in classes if nodeclass.metadata.uid == _class_uid(profile)), "")
-    used_by_claims = [_profile_of_claim(claim) for claim in claims if not owner or claim.node_class_ref.name == owner]
+    # One that cannot be read may be of an EC2NodeClass.
+    of_classes = (claim for claim in claims if claim.is_managed or claim.read_error)
+    used_by_claims = [
+        _profile_of_claim(claim) for claim in of_classes if not owner or claim.node_class_ref.name == owner
+    ]
     return profile.name not in used_by_claims and "" not in used_by_claims
 
 

@@ -46,7 +46,7 @@ def reconcile_nodeclass(
     ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim], *, now: datetime
 ) -> NodeClassResult:
     """Bring a class' status up to date, or its deletion one step further. Raises what AWS and Kubernetes raise."""
-    own_claims = [claim for claim in claims if claim.node_class_ref.name == node_class.name]
+    own_claims = [claim for claim in claims if claim.is_managed and claim.node_class_ref.name == node_class.name]
     if node_class.metadata.deletion_timestamp is not None:
         return _finalize(ports, node_class, own_claims, now)
     read, node_class = node_class, _write_hash(ports, node_class, own_claims)
