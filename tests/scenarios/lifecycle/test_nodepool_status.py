@@ -1,9 +1,10 @@
 """The status of a NodePool follows its claims within seconds, and is written seldom where much moves."""
 
+import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
-from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -72,3 +73,16 @@ def test_where_nobody_rings_the_poll_counts(world: World) -> None:
     world.deploy(ONE_EACH, 1)
     assert world.run(130, until=lambda: pool(world).node_count == 1)
     assert len(world.running_pods()) == 1
+
+
+def test_a_pool_of_a_class_of_another_kind_is_left_alone_and_not_rung_for(world: World) -> None:
+    reference = NodeClassReference("karpenter.azure.com", "AKSNodeClass", "default")
+    foreign = msgspec.structs.replace(builders.nodepool("foreign"), node_class_ref=reference, conditions=())
+    world.cluster.put("nodepools", foreign)
+    world.run(130)
+    left = world.cluster.nodepool("foreign")
+    assert left is not None
+    assert (left.conditions, left.metadata.annotations) == ((), foreign.metadata.annotations)
+    before = world.effects.reads["cluster", "nodes"]
+    world.run(120)
+    assert world.effects.reads["cluster", "nodes"] - before <= 2

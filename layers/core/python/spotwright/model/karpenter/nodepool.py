@@ -78,3 +78,10 @@ class NodePool(msgspec.Struct, frozen=True):
         """By its annotation; a value that is none of the policies replaces nothing."""
         stated = self.metadata.annotations.get(labels.REBALANCE_RECOMMENDATION, RebalancePolicy.REPLACE_WHEN_BETTER)
         return RebalancePolicy(stated) if stated in list(RebalancePolicy) else RebalancePolicy.IGNORE
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether its class is an EC2NodeClass, which group and kind default to; all other pools are left alone."""
+        reference = self.node_class_ref
+        is_ec2 = reference.kind in ("", "EC2NodeClass")
+        return is_ec2 and reference.group in ("", "karpenter.k8s.aws")

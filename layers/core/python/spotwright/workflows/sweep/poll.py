@@ -125,7 +125,7 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     if scheduled:
         _ring_unserved(ports.doorbells, row, moment)
     classes = ports.cluster.nodeclasses()
-    pools = ports.cluster.nodepools()
+    pools = tuple(pool for pool in ports.cluster.nodepools() if pool.is_managed)
     _ring_unready(ports, classes, pools, now, scheduled=scheduled)
     if scheduled and row.other_provisioner:
         event = events.OTHER_PROVISIONER(name=row.other_provisioner)

@@ -26,7 +26,10 @@ PAUSE_MS_PER_CLAIM: Final = 10
 
 
 def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
-    """Bring the status of every pool up to date; a pool that is changed concurrently is left to the next time."""
+    """Bring the status of every pool up to date; a pool that is changed concurrently is left to the next time.
+
+    Pools of another provider's class are left alone, as Karpenter does.
+    """
     classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
     changed, counted = set(), set()
@@ -44,7 +47,7 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodepool", object=pool.name, conflict=str(lost))
 
     try:
-        for_each("nodepool", ports.cluster.nodepools(), update)
+        for_each("nodepool", [pool for pool in ports.cluster.nodepools() if pool.is_managed], update)
     finally:
         if True in changed:
             ring_lifecycle(ports, "drift", [""])
