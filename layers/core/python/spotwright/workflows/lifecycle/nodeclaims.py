@@ -86,10 +86,10 @@ def step_nodeclaim(
     if claim is None:
         return
     progressed = _last_progress(claim) if ticks else None
-    waits = 0 if progressed is None else NODE_TICK_SECONDS - (now - progressed).total_seconds()
-    if waits >= 1 and is_forwarder_alive(ports.state, now=now):
-        # The node rings for what comes next.
-        ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(waits))
+    age = float("inf") if progressed is None else (now - progressed).total_seconds()
+    if abs(age) < NODE_TICK_SECONDS - 1 and is_forwarder_alive(ports.state, now=now):
+        # The node rings for what comes next. A time of the future says nothing of now.
+        ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(NODE_TICK_SECONDS - max(age, 0)))
         return
     step_claim(ports, claim, to_terminate, now=now, ticks=ticks)
 
