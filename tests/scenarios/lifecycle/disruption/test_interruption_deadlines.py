@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spotwright.errors import Throttled
 from spotwright.model import labels
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
@@ -186,3 +187,21 @@ def test_a_termination_that_ends_before_ec2_takes_the_instance_is_not_made_longe
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     told = asked_to_stop(world, 110)
     assert 130 - 60 - 20 <= min(told.values()) <= 130 - 60 - 20 + 5
+
+
+def test_while_no_replacement_can_be_decided_pods_stop_in_time_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bucket takes no decision: 40 s of grace and 10 s for the messages are left when the pod is told to stop."""
+
+    def refuse(*_: object) -> str:
+        raise Throttled("no room", code="SlowDown")
+
+    usual = World.interrupt_spot
+
+    def interrupt(world: World, instance: str) -> None:
+        monkeypatch.setattr(world.blobs, "put", refuse)
+        usual(world, instance)
+
+    monkeypatch.setattr(World, "interrupt_spot", interrupt)
+    world, _ = warned((pod("web", 40), 1))
+    told = asked_to_stop(world)
+    assert list(map(round, told.values())) == [pytest.approx(70, abs=5)]

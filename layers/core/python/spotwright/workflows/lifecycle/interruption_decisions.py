@@ -144,7 +144,7 @@ def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime
             reason=INTERRUPTED,
             candidates=(node.claim.name,),
             candidate_uids={node.claim.name: node.claim.metadata.uid},
-            deadline=_force_at(
+            deadline=force_at(
                 pods_of(node.claim.name),
                 snapshot.pod_disruption_budgets,
                 node.notice,
@@ -155,7 +155,10 @@ def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime
     )
 
 
-def _force_at(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], row: NoticeRow, now: datetime) -> int:
+def force_at(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], row: NoticeRow, now: datetime) -> int:
+    """When the node of the notice goes without its replacements, so that its pods have stopped in time: epoch
+    milliseconds. ``pods``: of the node.
+    """
     return epoch_ms(interruption.eviction_start(pods, budgets, taken_at(row, now), now))
 
 

@@ -5,7 +5,7 @@ Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the cla
 pods first, and delete when the nodes that take them are Initialized or the deadline forces it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
@@ -38,6 +38,7 @@ from spotwright.workflows.lifecycle.commands import EARLY_MS
 from spotwright.workflows.lifecycle.interruption_decisions import (
     Interrupted,
     decide_replacements,
+    force_at,
     mark_offerings,
     taken_at,
 )
@@ -138,15 +139,36 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
     # Tainting two hundred nodes takes seconds, for which no replacement waits; pods that come to a node meanwhile move
     # as its others do. Where nothing can be bought now, the nodes are tainted all the same.
     tainted = in_parallel(lambda node: _cordon(ports, node.claim), nodes)
-    if failure is not None:
-        raise failure
     nodes_by_claim = {node.claim.name: there for node, there in zip(nodes, tainted, strict=True)}
+    if failure is not None:
+        _drain_unplanned(ports, nodes, nodes_by_claim, now)
+        raise failure
 
     def tell(node: Interrupted) -> None:
         event = _EVENTS[NoticeKind(node.notice.kind)]()
         _record_event(ports, node.claim, event, now, nodes_by_claim[node.claim.name])
 
     in_parallel(tell, [node for node in nodes if not node.notice.attempt])
+
+
+def _drain_unplanned(
+    ports: LifecyclePorts, nodes: Iterable[Interrupted], nodes_by_claim: Mapping[str, Iterable[Node]], now: datetime
+) -> None:
+    """While no replacement can be decided, for want of the bucket for example: a node whose pods need all the time that
+    is left to stop is drained without one.
+    """
+    budgets = ports.cluster.pod_disruption_budgets()
+
+    def drain(node: Interrupted) -> None:
+        pods = [pod for there in nodes_by_claim[node.claim.name] for pod in ports.cluster.pods(node=there.name)]
+        if epoch_ms(now) >= force_at(pods, budgets, node.notice, now):
+            _delete_claim(ports, node.notice, node.claim, now)
+
+    def try_drain(node: Interrupted) -> None:
+        with _trying_again(ports, (), node.notice.instance_id):
+            drain(node)
+
+    in_parallel(try_drain, list(nodes))
 
 
 def _ring_again(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> None:
