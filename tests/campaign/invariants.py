@@ -121,6 +121,9 @@ class PodsPlannedOnce(Invariant):
         if row.claim not in claims and isinstance(launch, LaunchRow) and launch.phase == "failed":
             # Written late, of a launch that was given up: no plan puts pods on a node that will never be.
             return
+        if row.claim in claims and is_going(self.world, claims[row.claim]):
+            # Written late as well: its pods may have been planned for another node since.
+            return
         for other in self.world.state.rows.values():
             if not isinstance(other, NominationRow) or other.claim == row.claim or other.phase in FINAL_PHASES:
                 continue

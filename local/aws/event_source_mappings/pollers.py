@@ -81,10 +81,10 @@ def _reconcile(emulator: Emulator, stop: threading.Event) -> None:
     """One poller per mapping that exists, none for those that do not."""
     pollers: dict[str, Poller] = {}
     while not stop.wait(RECONCILE_SECONDS):
+        # moto empties a backend while it resets it.
+        known = getattr(lambda_backend(emulator), "_event_source_mappings", {})
         mappings = {
-            uuid: mapping
-            for uuid, mapping in list(lambda_backend(emulator)._event_source_mappings.items())
-            if mapping.event_source_arn.split(":")[2] == "sqs"
+            uuid: mapping for uuid, mapping in list(known.items()) if mapping.event_source_arn.split(":")[2] == "sqs"
         }
         for uuid in pollers.keys() - mappings.keys():
             pollers.pop(uuid).stop.set()
