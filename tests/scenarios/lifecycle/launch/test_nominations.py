@@ -173,14 +173,21 @@ def test_an_overdue_nomination_is_cleared_and_its_pods_are_planned_anew(world: W
     assert world.running_pods()[0].node_name != node.name
 
 
-def test_a_pod_whose_place_another_got_is_planned_again_within_seconds(world: World) -> None:
-    """Those that have their places keep them."""
-    world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
+def node_with_a_stray(world: World, *, with_small: bool = True) -> Node:
+    """A new node, still held, on which another pod has the place of ``b-big``; there is room for ``a-small``."""
+    if with_small:
+        world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
     world.deploy(builders.pod("b-big", cpu_millicores=1400, memory_bytes=builders.GIB // 4), 1)
     assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
     (node,) = world.cluster.nodes()
     size = {"cpu_millicores": 600, "memory_bytes": builders.GIB // 4}
     world.cluster.put("pods", builders.pod("stray", node_name=node.name, phase="Running", **size))
+    return node
+
+
+def test_a_pod_whose_place_another_got_is_planned_again_within_seconds(world: World) -> None:
+    """Those that have their places keep them."""
+    node = node_with_a_stray(world)
     assert world.run(10, until=lambda: rows(world)[0].phase != "promised")
     opened = world.clock.now()
     assert world.run(60, until=lambda: len(world.claims()) == 2)
@@ -193,12 +200,7 @@ def test_a_displaced_pod_is_not_nominated_for_the_node_again_while_others_wait_f
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before kube-scheduler has tried either of them."""
-    world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
-    world.deploy(builders.pod("b-big", cpu_millicores=1400, memory_bytes=builders.GIB // 4), 1)
-    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
-    (node,) = world.cluster.nodes()
-    size = {"cpu_millicores": 600, "memory_bytes": builders.GIB // 4}
-    world.cluster.put("pods", builders.pod("stray", node_name=node.name, phase="Running", **size))
+    node = node_with_a_stray(world)
     world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
 
     def nominated() -> dict[str, str]:
@@ -253,13 +255,7 @@ def test_a_plan_that_begins_at_once_no_longer_counts_a_displaced_pod_on_the_node
     world: World, monkeypatch: pytest.MonkeyPatch, others_wait: bool
 ) -> None:
     """A planner that is at work already reads the rows as soon as it is asked."""
-    if others_wait:
-        world.deploy(builders.pod("a-small", cpu_millicores=300, memory_bytes=builders.GIB // 4), 1)
-    world.deploy(builders.pod("b-big", cpu_millicores=1400, memory_bytes=builders.GIB // 4), 1)
-    assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
-    (node,) = world.cluster.nodes()
-    size = {"cpu_millicores": 600, "memory_bytes": builders.GIB // 4}
-    world.cluster.put("pods", builders.pod("stray", node_name=node.name, phase="Running", **size))
+    node_with_a_stray(world, with_small=others_wait)
     world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
     counted: list[bool] = []
     ring = world.doorbells.ring

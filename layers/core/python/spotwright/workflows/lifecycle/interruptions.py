@@ -152,7 +152,7 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
 
 
 def _drain_unplanned(
-    ports: LifecyclePorts, nodes: Iterable[Interrupted], nodes_by_claim: Mapping[str, Iterable[Node]], now: datetime
+    ports: LifecyclePorts, nodes: Sequence[Interrupted], nodes_by_claim: Mapping[str, Iterable[Node]], now: datetime
 ) -> None:
     """While no replacement can be decided, for want of the bucket for example: a node whose pods need all the time that
     is left to stop is drained without one.
@@ -160,15 +160,12 @@ def _drain_unplanned(
     budgets = ports.cluster.pod_disruption_budgets()
 
     def drain(node: Interrupted) -> None:
-        pods = [pod for there in nodes_by_claim[node.claim.name] for pod in ports.cluster.pods(node=there.name)]
-        if epoch_ms(now) >= force_at(pods, budgets, node.notice, now):
-            _delete_claim(ports, node.notice, node.claim, now)
-
-    def try_drain(node: Interrupted) -> None:
         with _trying_again(ports, (), node.notice.instance_id):
-            drain(node)
+            pods = [pod for there in nodes_by_claim[node.claim.name] for pod in ports.cluster.pods(node=there.name)]
+            if epoch_ms(now) >= force_at(pods, budgets, node.notice, now):
+                _delete_claim(ports, node.notice, node.claim, now)
 
-    in_parallel(try_drain, list(nodes))
+    in_parallel(drain, nodes)
 
 
 def _ring_again(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> None:

@@ -168,8 +168,10 @@ def _uncounted_claims(snapshot: Snapshot, created: Mapping[tuple[str, str], Laun
     limited = {pool.name for pool in snapshot.nodepools if pool.limits}
     if not limited:
         return {}
-    new = {name: row for (name, _), row in created.items() if _is_settling(row, snapshot.now)}
-    return {name: row for name, row in new.items() if _in_flight(row, name).nodeclaim.nodepool in limited}
+    settling = {row.id: row for row in created.values() if _is_settling(row, snapshot.now)}
+    # A row may have hundreds of KB, and a hundred claims.
+    counted = {id for id, row in settling.items() if msgspec.json.decode(row.node, type=NewNode).nodepool in limited}
+    return {name: row for (name, _), row in created.items() if row.id in counted}
 
 
 def _has_claim(row: LaunchRow, name: str) -> bool:
