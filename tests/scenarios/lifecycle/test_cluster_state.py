@@ -556,3 +556,57 @@ def test_new_claims_count_in_limits_before_the_status_counts_them(
         provision(world.ports, clock=world.clock.now)
         highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in world.claims()))
     assert 0 < highest <= 16_000
+
+
+def test_a_node_that_goes_is_no_larger_than_it_is_where_limits_are_near() -> None:
+    """It shows the node that EC2 takes back as large as all, and the others with next to no capacity."""
+    world = fresh_world()
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 16_000}))
+    world.cluster_state.lag_seconds = 0
+    taken, *_ = settled(world, 6)
+    size = taken.capacity["cpu"]
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        nodes = (
+            msgspec.structs.replace(
+                node, capacity={"cpu": 100_000 if node.name == taken.node_name else 1}, allocatable={}
+            )
+            for node in objects.nodes
+        )
+        burst = invented(objects, 1100)
+        return msgspec.structs.replace(burst, nodes=tuple(nodes), nodeclaims=objects.nodeclaims)
+
+    world.cluster_state.lie = lie
+    world.deliver_event("EC2 Spot Instance Interruption Warning", {"instance-id": instance_id(taken.provider_id)})
+    highest = 0
+    for _ in range(60):
+        world.run(1)
+        provision(world.ports, clock=world.clock.now)
+        highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in world.claims()))
+    assert highest > 6 * size, "nothing was launched in place of what goes"
+    assert highest <= 16_000 + size
+
+
+def test_many_new_claims_do_not_hide_that_a_state_shows_too_little() -> None:
+    """More are new than are read one by one; the state shows none of them, and the Nodes with next to no capacity."""
+    world = fresh_world()
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 200_000}))
+    world.cluster_state.lag_seconds = 0
+    settled(world, 30)
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        nodes = (msgspec.structs.replace(node, capacity={"cpu": 1}, allocatable={}) for node in objects.nodes)
+        old = {claim.name for claim in objects.nodeclaims if claim.node_name}
+        claims = tuple(claim for claim in objects.nodeclaims if claim.name in old)
+        return msgspec.structs.replace(invented(objects, 1100), nodes=tuple(nodes), nodeclaims=claims)
+
+    world.deploy(POD, 90)
+    world.run(3)
+    assert len(world.claims()) > 80, "more than are read one by one"
+    world.cluster_state.lie = lie
+    highest = 0
+    for _ in range(20):
+        world.run(1)
+        provision(world.ports, clock=world.clock.now)
+        highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in world.claims()))
+    assert 0 < highest <= 200_000

@@ -70,9 +70,9 @@ LISTED_CLUSTER: Final = LogLine(
     when="A planner listed the cluster for itself: there is no cluster state that it may use; `reason` is Absent (none"
     " was shipped), NotFresh (no state and no heartbeat for 30 s), OutOfContact (a watch was silent for 150 s), Behind"
     " or ShowsLess (it lacks objects that are known), NegativeSize (a pod in it requests less than nothing), NoAnswer"
-    " (S3 or DynamoDB), RemovesNodes (by it static NodePools"
-    " have too many), PodsWait (pods have waited for three minutes without a node by it; once in ten minutes), or"
-    " what is wrong with the state.",
+    " (S3 or DynamoDB), RemovesNodes (by it static NodePools have too many), NearLimits (a launch could exceed the"
+    " limits of a NodePool of which nodes go, or have just joined), PodsWait (pods have waited for three minutes without"
+    " a node by it; once in ten minutes), or what is wrong with the state.",
     remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
 )
 

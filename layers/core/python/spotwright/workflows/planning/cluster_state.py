@@ -22,7 +22,7 @@ _OPTIONAL_KINDS: Final = frozenset({"NodeOverlay", "CapacityBuffer"})
 class NoClusterState(msgspec.Struct, frozen=True):
     """Why a planner lists for itself.
 
-    ``code``: Absent, NotFresh, OutOfContact, Behind, ShowsLess, NegativeSize, NoAnswer or that of a ClusterStateError;
+    ``code``: Absent, NotFresh, OutOfContact, NoAnswer, or that of a BehindError or ClusterStateError;
     ``details``: a sentence.
     """
 

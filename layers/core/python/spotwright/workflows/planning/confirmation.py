@@ -2,23 +2,30 @@
 
 A state may show room where there is none. A pod that is pending costs that no more than time, and kube-scheduler takes
 room that exists within a second; so Nodes are read for pods that have waited for longer, and for those of nodes that
-EC2 takes back, which are evicted for it.
+EC2 takes back, which are evicted for it. Nor does anybody know how large nodes are that go, or that have just joined:
+near the limits of a NodePool a state is not relied on beside them.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Final
 
 import msgspec
 
 from spotwright.decisions.decide import decide
+from spotwright.model import quantity, resources
 from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.inputs.in_flight_nodes import build_in_flight_node
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.parallel import in_parallel
-from spotwright.workflows.planning.overlay import MAXIMUM_READS, BehindError
+from spotwright.workflows.planning.overlay import MAXIMUM_READS, SETTLING, BehindError
 from spotwright.workflows.ports.cluster import ClusterPort
 
 # kube-scheduler binds a pod to a Node with room in less; it may back off for 10 s.
@@ -50,7 +57,8 @@ def decide_on_read_nodes(
     """The plan, and the snapshot that it is of: existing Nodes that take pods of ``doubted`` (keys) are as they are
     now.
 
-    Raises BehindError where Nodes are not as shown again and again, or too many to be read one by one.
+    Raises BehindError where Nodes are not as shown again and again, or too many to be read one by one, and where limits
+    of a NodePool may be exceeded.
     """
     read: frozenset[str] = frozenset()
     for _ in range(ROUNDS):
@@ -60,9 +68,57 @@ def decide_on_read_nodes(
             raise BehindError(f"{len(unread)} Nodes take pods that have to be sure of their place")
         after = _with_nodes(snapshot, cluster, unread)
         if after is snapshot:
+            _check_limits(snapshot, plan, catalog)
             return snapshot, plan
         snapshot, read = after, read | unread
     raise BehindError(f"Nodes {', '.join(sorted(read)[:3])} are not as it shows them")
+
+
+def _check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog) -> None:
+    """Beside nodes that go, or have just joined, limits hold for what the status of a NodePool and rows count and the
+    largest that may be launched. Raises BehindError.
+
+    A status counts nodes that go for as long as nobody deletes their claims, which a plan does not.
+    """
+    new = [claim for claim in snapshot.nodeclaims if _is_new(claim, snapshot.now)]
+    is_sure = not any(claim.node_name for claim in new) and not any(
+        obj.metadata.deletion_timestamp is not None for obj in (*snapshot.nodeclaims, *snapshot.nodes)
+    )
+    launched = {node.nodepool for node in plan.new_nodes}
+    for pool in () if is_sure else snapshot.nodepools:
+        if pool.limits and pool.name in launched:
+            _check_pool_limits(pool, snapshot, plan, new, catalog)
+
+
+def _is_new(claim: NodeClaim, now: datetime) -> bool:
+    """Whether a status may not count the claim yet, or not its size."""
+    launched = find_condition(claim.conditions, "Launched")
+    times = (claim.metadata.creation_timestamp, launched.last_transition_time if launched else None)
+    return any(at is not None and now - at < SETTLING for at in times)
+
+
+def _check_pool_limits(
+    pool: NodePool, snapshot: Snapshot, plan: Plan, new: Iterable[NodeClaim], catalog: Catalog
+) -> None:
+    types = catalog.instance_types(pool.node_class_ref.name, pool.name)
+
+    @cache
+    def largest(names: tuple[str, ...]) -> dict[str, int]:
+        return resources.maximum(instance_type.capacity for instance_type in types if instance_type.name in names)
+
+    coming = [build_in_flight_node(claim, (), catalog).capacity for claim in new if claim.nodepool == pool.name]
+    coming += [largest(node.instance_types) for node in snapshot.in_flight if node.nodeclaim.nodepool == pool.name]
+    coming += [largest(node.instance_types) for node in plan.new_nodes if node.nodepool == pool.name]
+    counted = {**pool.resources, resources.NODES: pool.node_count}
+    total = resources.add(counted, {resources.NODES: len(coming)}, *coming)
+    for name, limit in sorted(pool.limits.items()):
+        if total.get(name, 0) > limit:
+            texts = quantity.texts(name, (total[name], limit))
+            raise BehindError(
+                f"with what is new and what would be launched, the status of NodePool {pool.name} comes to {texts[0]}"
+                f" of {name}, beyond its limit of {texts[1]}, unless nodes that go leave as much",
+                code="NearLimits",
+            )
 
 
 def _taking_nodes(snapshot: Snapshot, plan: Plan, doubted: Collection[str]) -> frozenset[str]:

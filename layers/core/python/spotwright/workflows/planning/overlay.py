@@ -49,7 +49,10 @@ POD_CONTACT: Final = timedelta(seconds=5)
 
 
 class BehindError(Exception):
-    """The state differs too much from what rows and the API server say. ``code``: Behind, ShowsLess or NegativeSize."""
+    """The state differs too much from what rows and the API server say, or must not be relied on alone.
+
+    ``code``: Behind, ShowsLess, NegativeSize, NearLimits, RemovesNodes or PodsWait.
+    """
 
     def __init__(self, message: str, *, code: str = "Behind") -> None:
         super().__init__(message)
@@ -140,7 +143,7 @@ def _lay_over(
 def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[LaunchRow, ...]) -> Snapshot:
     """With claims that launches created and that are not shown, without those that launches have given up.
 
-    New claims of NodePools with limits are read though they are shown, where they are few.
+    New claims of NodePools with limits are read though they are shown; where they are many, all claims are listed.
     """
     given_up = {(name, uid) for row in launches for name, uid in row.uids.items() if not _has_claim(row, name)}
     claims = tuple(
@@ -149,7 +152,10 @@ def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[Launc
     shown = {(claim.name, claim.metadata.uid) for claim in claims}
     created = {(name, uid): row for row in launches for name, uid in row.uids.items() if _has_claim(row, name)}
     missing = {name: row for (name, uid), row in created.items() if (name, uid) not in shown}
-    uncounted = _uncounted_claims(snapshot, created) | missing
+    uncounted = _uncounted_claims(snapshot, created)
+    if len(uncounted) > MAXIMUM_READS:
+        return msgspec.structs.replace(snapshot, nodeclaims=cluster.nodeclaims())
+    uncounted |= missing
     if len(uncounted) <= MAXIMUM_READS:
         claims, missing = tuple(claim for claim in claims if claim.name not in uncounted), uncounted
     if len(missing) <= MAXIMUM_READS:

@@ -1,0 +1,74 @@
+"""When what was planned of a cluster state is relied on near the limits of a NodePool."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from spotwright.workflows.planning.confirmation import decide_on_read_nodes
+from spotwright.workflows.planning.overlay import SETTLING, BehindError
+from spotwright.workflows.planning.snapshot import gather
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+POD = builders.pod("inflate", cpu_millicores=1800)
+
+
+@pytest.fixture
+def world() -> World:
+    """Two nodes with a pod each, of a NodePool whose limits leave room for one more; and a pod that waits."""
+    world = fresh_world()
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 6000}))
+    world.deploy(POD, 2)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 2)
+    world.run(120)
+    waiting = msgspec.structs.replace(POD.metadata, name="waiting", uid="waiting")
+    world.cluster.put("pods", msgspec.structs.replace(POD, metadata=waiting, phase="Pending", unschedulable=True))
+    return world
+
+
+def planned(world: World, change: Callable[[NodeClaim, Snapshot], NodeClaim]) -> Plan:
+    """The plan, with each NodeClaim changed in what was gathered."""
+    snapshot = gather(world.ports, world.state.cluster(), now=world.clock.now())
+    claims = tuple(change(claim, snapshot) for claim in snapshot.nodeclaims)
+    snapshot = msgspec.structs.replace(snapshot, nodeclaims=claims)
+    catalog = world.ports.catalogs.read(snapshot.catalog_key)
+    return decide_on_read_nodes(snapshot, catalog, world.cluster, ())[1]
+
+
+def created(claim: NodeClaim, snapshot: Snapshot, age: timedelta) -> NodeClaim:
+    metadata = msgspec.structs.replace(claim.metadata, creation_timestamp=snapshot.now - age)
+    return msgspec.structs.replace(claim, metadata=metadata, conditions=())
+
+
+def going(claim: NodeClaim, snapshot: Snapshot) -> NodeClaim:
+    return msgspec.structs.replace(
+        claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=snapshot.now)
+    )
+
+
+def test_while_nothing_goes_or_joins_limits_hold_by_what_is_shown(world: World) -> None:
+    plan = planned(world, lambda claim, snapshot: created(claim, snapshot, SETTLING))
+    assert [node.pods for node in plan.new_nodes] == [("default/waiting",)]
+
+
+def test_nodes_that_have_just_joined_count_besides_the_status(world: World) -> None:
+    """It may count them or not: nobody knows, so that they may leave less room than is shown."""
+    with pytest.raises(BehindError, match=r"comes to 10 of cpu, beyond its limit of 6") as refused:
+        planned(world, lambda claim, snapshot: created(claim, snapshot, timedelta(seconds=1)))
+    assert refused.value.code == "NearLimits"
+
+
+def test_nodes_that_go_leave_no_room_that_only_a_state_shows(world: World) -> None:
+    with pytest.raises(BehindError, match="the status of NodePool default comes to"):
+        planned(world, going)
+
+
+def test_far_from_its_limits_a_nodepool_grows_beside_nodes_that_go(world: World) -> None:
+    world.cluster.update("nodepools", "default", limits={"cpu": 600_000})
+    assert planned(world, going).new_nodes
