@@ -6,11 +6,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.errors import Denied
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
@@ -343,6 +345,31 @@ def test_a_second_node_whose_doorbell_was_lost_is_drained_all_the_same(world: Wo
     world.cluster.delete("nodeclaims", current(world, claim).metadata)
     assert world.run(5 * MINUTES, until=lambda: not world.claims())
     assert world.effects.select("cluster", "evict")
+
+
+@pytest.mark.parametrize("name", ["aa-second", "zz-second"])
+def test_a_node_that_cannot_be_drained_does_not_keep_the_pods_of_the_other(
+    world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = running_claim(world)
+    world.forget_deployments()
+    second = second_node(world, claim, name)
+    metadata = ObjectMeta("of-second", "default", labels={"app": "of-second"})
+    (pod,) = world.running_pods()
+    world.cluster.put("pods", msgspec.structs.replace(pod, metadata=metadata, node_name=second.name))
+    evict = world.cluster.evict
+
+    def deny(evicted: Pod) -> bool:
+        if evicted.key == pod.key:
+            raise Denied("an admission webhook denied the request", code="Forbidden")
+        return evict(evicted)
+
+    monkeypatch.setattr(world.cluster, "evict", deny)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "of-second", max_unavailable=0))
+    world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    world.run(MINUTES)
+    world.cluster.remove("poddisruptionbudgets", "default/keep")
+    assert world.run(2 * MINUTES, until=lambda: world.cluster.find("pods", "default/of-second") is None)
 
 
 def test_a_deleted_node_that_states_anothers_instance_costs_its_claim_nothing(world: World) -> None:

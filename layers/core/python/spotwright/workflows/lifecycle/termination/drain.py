@@ -87,7 +87,8 @@ def _drain_nodes(
     drained = find_condition(claim.conditions, "Drained") if claim is not None else None
     if drained is None:
         claim = _write(ports, claim, [unknown_condition("Drained", "Draining")], now)
-    waits = [_drain_node(ports, claim, node, drained, deadline, now) for node in nodes]
+    waits: list[float | None] = []
+    for_each("node", nodes, lambda node: waits.append(_drain_node(ports, claim, node, drained, deadline, now)))
     return claim, min((wait for wait in waits if wait is not None), default=None)
 
 
