@@ -5,9 +5,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from spotwright.errors import ApiError, Conflict, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, Throttled, Unavailable
 from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, ScheduledEvent, StatusCheck
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import Condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -108,6 +109,24 @@ def test_while_ec2_does_not_say_how_instances_are_the_poll_does_everything_else(
     result = poll(running.ports, now=running.clock.now(), scheduled=True)
     assert (result.nodeclaims, result.instances_in_trouble) == (6, {})
     assert "UnauthorizedOperation" in result.status_error
+
+
+@pytest.mark.parametrize("failure", [Throttled("slower", code="RequestLimitExceeded"), Denied("no", code="Denied")])
+def test_while_ec2_does_not_say_how_instances_are_nodes_are_repaired_by_their_conditions(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: ApiError
+) -> None:
+    world = with_nodes(world, 6)
+    sick = world.claims()[0]
+
+    def refuse() -> tuple[InstanceStatus, ...]:
+        raise failure
+
+    monkeypatch.setattr(world.ec2, "unhealthy_instances", refuse)
+    node = world.cluster.find("nodes", sick.node_name)
+    condition = Condition("KernelReady", "False", "Found", last_transition_time=world.clock.seconds())
+    world.cluster.update("nodes", node.name, conditions=(*node.conditions, condition))
+    assert not world.run(29 * MINUTES, until=lambda: is_deleted(world, sick))
+    assert world.run(4 * MINUTES, until=lambda: is_deleted(world, sick))
 
 
 # An event beside a notice that there is

@@ -71,8 +71,8 @@ LISTED_CLUSTER: Final = LogLine(
     " was shipped), NotFresh (no state and no heartbeat for 30 s), OutOfContact (a watch was silent for 150 s), Behind"
     " or ShowsLess (it lacks objects that are known), NegativeSize (a pod in it requests less than nothing), NoAnswer"
     " (S3 or DynamoDB), RemovesNodes (by it static NodePools have too many), NearLimits (a launch could exceed the"
-    " limits of a NodePool of which nodes go, or have just joined), PodsWait (pods have waited for three minutes without"
-    " a node by it; once in ten minutes), or what is wrong with the state.",
+    " limits of a NodePool of which nodes go, or have just joined), PodsWait (pods have waited for three minutes"
+    " without a node by it; once in ten minutes), or what is wrong with the state.",
     remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
 )
 

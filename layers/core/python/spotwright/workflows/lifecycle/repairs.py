@@ -47,11 +47,14 @@ def repair_nodes(ports: LifecyclePorts, *, now: datetime) -> None:
     """Repair every Node that is due and may be repaired, and ring for those that are due soon.
 
     Nothing is repaired while the cluster is paused or another provisioner runs, when nothing would be launched instead.
+    While EC2 does not say how instances are, what Nodes say of themselves counts alone.
     """
     if ports.state.cluster().held_by:
         return
-    nodes, statuses = ports.cluster.nodes(), ports.ec2.unhealthy_instances()
+    nodes = ports.cluster.nodes()
+    statuses: tuple[InstanceStatus, ...] = ()
     try:
+        statuses = ports.ec2.unhealthy_instances()
         _report_statuses(ports, nodes, statuses, now)
     finally:
         _repair_due(ports, nodes, statuses, now)
