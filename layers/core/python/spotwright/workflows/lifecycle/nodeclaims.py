@@ -68,6 +68,13 @@ CONFLICT_SECONDS: Final = 1
 SOON: Final = timedelta(seconds=120)
 
 
+class SeenNode(msgspec.Struct, frozen=True):
+    """A Node whose doorbell rang, and all claims with its provider id, as they were read a moment ago."""
+
+    node: Node
+    claims: tuple[NodeClaim, ...]
+
+
 def step_nodeclaim(
     ports: LifecyclePorts,
     name: str,
@@ -109,13 +116,13 @@ def step_claim(
     *,
     now: datetime,
     ticks: int = 0,
-    node: Node | None = None,
+    seen: SeenNode | None = None,
 ) -> None:
-    """The same for a claim as it was read a moment ago. ``node``: the one whose doorbell rang, as it was read then."""
+    """The same for a claim as it was read a moment ago. ``seen``: the node whose doorbell rang."""
     if not claim.is_managed or is_left_alone(ports, claim, now=now):
         return
     with log_claim(claim):
-        _step(ports, claim, to_terminate, now, ticks, node)
+        _step(ports, claim, to_terminate, now, ticks, seen)
 
 
 def _step(
@@ -124,9 +131,10 @@ def _step(
     to_terminate: list[InstanceTermination],
     now: datetime,
     ticks: int,
-    node: Node | None,
+    seen: SeenNode | None,
 ) -> None:
     name, earliest = claim.name, 0
+    node = seen.node if seen is not None else None
     starts = claim.metadata.deletion_timestamp is not None and not any(
         find_condition(claim.conditions, type) for type in _TERMINATION_CONDITIONS
     )
@@ -134,7 +142,7 @@ def _step(
         wait = (
             finalize(ports, claim, now, to_terminate, seen=node)
             if claim.metadata.deletion_timestamp
-            else _step_live(ports, claim, node, now)
+            else _step_live(ports, claim, seen, now)
         )
         earliest = _earliest_tick(ports, claim, wait, now) if (ticks or starts) and wait is not None else 0
     except (Conflict, NotFound) as lost:
@@ -194,7 +202,7 @@ def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
     return nodepool is not None and nodepool.replicas is not None
 
 
-def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: datetime) -> float | None:
+def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None, now: datetime) -> float | None:
     """Seconds until the next step at the latest; None when there is none. ``seen``: the node whose doorbell rang."""
     if labels.FINALIZER not in claim.metadata.finalizers:
         finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
@@ -209,7 +217,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
     if not claim.is_condition_true("Launched"):
         return _step_launch(ports, claim, now)
     claim = _with_missing_labels(ports, claim)
-    nodes = nodes_of(ports, claim, now=now, seen=seen)
+    nodes = nodes_of(ports, claim, now=now, seen=seen.node if seen is not None else None)
     leaving = _leaving_node(claim, nodes)
     if leaving is not None and not other_claims(ports, claim):
         log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=leaving.name)
@@ -217,7 +225,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
         delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
     if not claim.is_condition_true("Registered"):
-        return _step_registration(ports, claim, nodes, now)
+        return _step_registration(ports, claim, nodes, seen, now)
     node = next((node for node in nodes if node.name == claim.node_name), nodes[0] if nodes else None)
     if not claim.is_condition_true("Initialized"):
         return _step_initialization(ports, claim, node, now)
@@ -270,12 +278,14 @@ def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> floa
     return float("inf")
 
 
-def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ...], now: datetime) -> float | None:
+def _step_registration(
+    ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ...], seen: SeenNode | None, now: datetime
+) -> float | None:
     if nodes and lacks_partition(claim):
         claim = _add_partition(ports, claim)
     before = find_condition(claim.conditions, "Registered")
     was_shared = before is not None and before.reason == MULTIPLE_NODECLAIMS
-    others = _registered_claims(ports, claim) if nodes or was_shared else ()
+    others = _registered_claims(ports, claim, seen) if nodes or was_shared else ()
     registration = register(claim, nodes, others)
     if registration.node_update is None:
         _write(ports, claim, registration.result, now)
@@ -296,8 +306,10 @@ def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Nod
     return float("inf") if is_starting else _step_initialization(ports, claim, node, now)
 
 
-def _registered_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[str, ...]:
+def _registered_claims(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None) -> tuple[str, ...]:
     """Names of further claims that have the claim's instance and are registered."""
+    if seen is not None and {other.name for other in seen.claims} <= {claim.name}:
+        return ()
     # The list may show another claim as it was before it was registered, or before it was deleted.
     others = claims_by_name(ports, [other.name for other in other_claims(ports, claim, cached=True)])
     return tuple(

@@ -19,7 +19,7 @@ from spotwright.workflows.lifecycle.actions import (
     other_nodes,
     ring_lifecycle,
 )
-from spotwright.workflows.lifecycle.nodeclaims import step_claim
+from spotwright.workflows.lifecycle.nodeclaims import SeenNode, step_claim
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone, runs_now
 from spotwright.workflows.lifecycle.termination.drain import empty_nodes
 from spotwright.workflows.lifecycle.termination.finalizer import remove_node
@@ -45,8 +45,9 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
             ports.cluster.record_event(kind, metadata, event, now=now)
     if NODE_REPAIR in ports.settings.feature_gates and node_repair.is_due(unhealthy_condition(node), now):
         ring_lifecycle(ports, "repair", [""])
+    seen = SeenNode(node, tuple(claims))
     for claim in claims:
-        step_claim(ports, _with_other_node(ports, claim, node, now), to_terminate, now=now, node=node)
+        step_claim(ports, _with_other_node(ports, claim, node, now), to_terminate, now=now, seen=seen)
     if not claims and labels.FINALIZER in node.metadata.finalizers and not runs_now(ports, now=now):
         _step_unclaimed(ports, node, to_terminate, now)
 

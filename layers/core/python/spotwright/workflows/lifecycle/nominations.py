@@ -64,14 +64,15 @@ def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now
     if not node.is_open:
         return node
     complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
-    if complete:
-        _nominate(ports, claim, node, now)
+    row = _open(ports, claim, now) if complete else None
+    if row is not None:
+        row = _nominate(ports, claim, node, row, now)
     taints = tuple(taint for taint in node.taints if taint != HELD_TAINT)
     is_initialized = initialize(claim, msgspec.structs.replace(node, taints=taints)).log is not None
     metadata = {"labels": {labels.INITIALIZED: "true"}} if is_initialized else {}
     released = ports.cluster.set_taints(node, taints, metadata=metadata)
-    if complete:
-        _nominate(ports, claim, node, now, again=True)
+    if row is not None:
+        _nominate(ports, claim, node, row, now, again=True)
     return released
 
 
@@ -97,7 +98,7 @@ def await_binding(
     age = (now - since).total_seconds() if since is not None else 0
     next_look = min(max(LOOK_SECONDS, age), (row.due - epoch_ms(now)) / 1000)
     if row.phase == "promised":
-        _nominate(ports, claim, node, now)
+        _nominate(ports, claim, node, row, now)
         return next_look
     if pods is None:
         return next_look
@@ -154,11 +155,10 @@ def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
         request_planning(ports)
 
 
-def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime, *, again: bool = False) -> None:
-    """The row is written first, so that a nomination of a pod is known to be Spotwright's."""
-    row = _open(ports, claim, now)
-    if row is None:
-        return
+def _nominate(
+    ports: LifecyclePorts, claim: NodeClaim, node: Node, row: NominationRow, now: datetime, *, again: bool = False
+) -> NominationRow:
+    """The row afterwards. It is written first, so that a nomination of a pod is known to be Spotwright's."""
     try:
         if row.phase == "promised":
             due = epoch_ms(now + BINDING_TIMEOUT)
@@ -167,6 +167,7 @@ def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime
         ports.cluster.nominate(node.name, row.pods, again=again)
     except ApiError as failure:
         log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
+    return row
 
 
 def _open(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> NominationRow | None:
