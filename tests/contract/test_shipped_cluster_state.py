@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spotwright.adapters.aws import shipped_cluster_state
 from spotwright.adapters.aws.s3.blobs import S3Blobs
 from spotwright.adapters.aws.shipped_cluster_state import ShippedClusterState
 from spotwright.adapters.cluster_state.bodies import encode_full, state_key
@@ -140,6 +141,17 @@ def test_a_body_that_is_not_there_is_no_state(forwarder: Forwarder) -> None:
     found = read_cluster_state(forwarder.port, now=NOW)
     assert isinstance(found, NoClusterState)
     assert found.code == "NoAnswer"
+
+
+def test_a_body_that_is_too_large_to_be_one_is_not_read(forwarder: Forwarder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object of S3 may have terabytes: a function that reads it is killed, with the work of other clusters."""
+    forwarder.ship()
+    shipped = forwarder.port.head(now=NOW)
+    assert shipped is not None
+    monkeypatch.setattr(shipped_cluster_state, "MAXIMUM_BYTES", 100)
+    assert read_cluster_state(forwarder.port, now=NOW) == NoClusterState(
+        "TooLarge", f"{shipped.head.full} has more than 100 bytes"
+    )
 
 
 def test_a_silent_watch_is_no_contact(forwarder: Forwarder) -> None:

@@ -20,13 +20,15 @@ class Bucket:
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
+        self.answered = io.BytesIO()
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes, ContentType: str) -> None:
         assert (Bucket, ContentType) == ("state", "application/gzip" if Key.endswith(".gz") else "application/json")
         self.bodies[Key] = Body
 
     def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
-        return {"Body": io.BytesIO(self.bodies[Key])}
+        self.answered = io.BytesIO(self.bodies[Key])
+        return {"Body": self.answered}
 
 
 def blobs_in(bucket: Bucket) -> S3Blobs:
@@ -60,3 +62,11 @@ def test_a_body_is_read_as_it_was_and_stored_once(kind: str, body: bytes) -> Non
     first = dict(bucket.bodies)
     assert blobs.get(blobs.put(kind, body)) == body
     assert (len(keys), bucket.bodies) == (1, first)
+
+
+def test_of_a_body_that_is_too_large_no_more_is_read_than_shows_it() -> None:
+    bucket = Bucket()
+    bucket.bodies["clusters/main/state/a"] = PODS
+    assert blobs_in(bucket).get_at_most("clusters/main/state/a", len(PODS)) == PODS
+    assert blobs_in(bucket).get_at_most("clusters/main/state/a", 100) is None
+    assert bucket.answered.closed

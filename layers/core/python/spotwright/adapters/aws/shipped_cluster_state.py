@@ -9,7 +9,7 @@ import msgspec
 from spotwright.adapters.aws.dynamodb.items import number_attribute, text_attribute
 from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.adapters.aws.s3.blobs import S3Blobs
-from spotwright.adapters.cluster_state.bodies import decode
+from spotwright.adapters.cluster_state.bodies import MAXIMUM_BYTES, decode
 from spotwright.adapters.cluster_state.head import CLOCK_SKEW, decode_head
 from spotwright.model.cluster_state import ClusterState, ClusterStateError, ClusterStateHead
 from spotwright.workflows.ports.cluster_state import ShippedHead
@@ -57,9 +57,16 @@ class ShippedClusterState:
             if self._last is None or self._last[0] != bodies:
                 # The last state is freed before the next is decoded: there is no room for two.
                 self._last = None
-                full = self._blobs.get(head.full)
-                self._last = bodies, decode(head, full, self._blobs.get(head.changes) if head.changes else b"")
+                full = self._body(head.full)
+                self._last = bodies, decode(head, full, self._body(head.changes) if head.changes else b"")
             state = self._last[1]
         return msgspec.structs.replace(
             state, epoch=head.epoch, sequence=head.sequence, taken=head.taken, kinds=head.kinds
         )
+
+    def _body(self, key: str) -> bytes:
+        """A body as it is stored: compressed, it has fewer bytes than it may unpack to."""
+        content = self._blobs.get_at_most(key, MAXIMUM_BYTES)
+        if content is None:
+            raise ClusterStateError(f"{key} has more than {MAXIMUM_BYTES} bytes", code="TooLarge")
+        return content

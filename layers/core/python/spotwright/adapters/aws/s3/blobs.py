@@ -42,6 +42,14 @@ class S3Blobs:
         is_compressed = key.partition("/")[0] in _COMPRESSED and key.endswith(".gz")
         return gzip.decompress(content) if is_compressed else content
 
+    def get_at_most(self, key: str, most_bytes: int) -> bytes | None:
+        """A body as it is stored; None when it has more bytes, of which the rest is left unread."""
+        with translate_errors(f"GetObject {key}"):
+            body = self._client.get_object(Bucket=self._bucket, Key=key)["Body"]
+            with body:
+                content = body.read(most_bytes + 1)
+        return content if len(content) <= most_bytes else None
+
     def newest(self, kind: str, count: int) -> tuple[tuple[str, datetime], ...]:
         """The keys of the newest bodies of a kind with the times at which they were stored, newest first."""
         prefix = f"{kind}/{self._cluster}/"
