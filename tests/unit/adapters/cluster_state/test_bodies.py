@@ -3,6 +3,7 @@
 import resource
 import zlib
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +12,9 @@ from spotwright.adapters.cluster_state import bodies
 from spotwright.adapters.cluster_state.bodies import decode, encode_changes, encode_full, key_digest, state_key
 from spotwright.adapters.cluster_state.head import decode_head, encode_head
 from spotwright.adapters.cluster_state.pod_columns import to_columns
+from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder
+from spotwright.adapters.kubernetes.codecs.listed_pods import pod_decoder
+from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim
 from spotwright.model.cluster_state import (
     KIND_FIELDS,
     ClusterObjects,
@@ -20,7 +24,9 @@ from spotwright.model.cluster_state import (
     ClusterStateHead,
     KindState,
 )
-from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 
@@ -39,6 +45,10 @@ STATE = ClusterState(
 )
 FULL = encode_full(STATE)
 HEAD = ClusterStateHead(cluster="main", epoch=1, sequence=2, taken=NOW, kinds=STATE.kinds, full=state_key("main", FULL))
+
+
+def claim(**fields: Any) -> NodeClaim:
+    return NodeClaim(ObjectMeta("a"), NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"), **fields)
 
 
 def refused(content: bytes, *, head: ClusterStateHead = HEAD, stored: bool = True) -> tuple[str, str]:
@@ -136,6 +146,53 @@ def test_an_object_that_is_newer_than_its_kind_is_refused() -> None:
         "InTheFuture",
         "BODY: a Pod has the resourceVersion 102, which is later than 101, that of the kind",
     )
+
+
+LAST = datetime.max.replace(tzinfo=UTC)
+SINCE_LAST = Condition("Ready", "True", last_transition_time=LAST)
+NO_TIME = " the time 9999-12-31T23:59:59.999999+00:00, which is not between 1678 and 2262"
+NO_DURATION = " a duration of 9223372037 s, more than 9223372036 s"
+
+
+@pytest.mark.parametrize(
+    ("objects", "problem"),
+    [
+        (ClusterObjects(pods=(msgspec.structs.replace(PODS[0], start_time=LAST),)), "a Pod has" + NO_TIME),
+        (ClusterObjects(nodes=(Node(ObjectMeta("a", creation_timestamp=LAST)),)), "a Node has" + NO_TIME),
+        (ClusterObjects(nodes=(Node(ObjectMeta("a", deletion_timestamp=LAST)),)), "a Node has" + NO_TIME),
+        (ClusterObjects(nodes=(Node(ObjectMeta("a"), conditions=(SINCE_LAST,)),)), "a Node has" + NO_TIME),
+        (ClusterObjects(nodeclaims=(claim(conditions=(SINCE_LAST,)),)), "a NodeClaim has" + NO_TIME),
+        (ClusterObjects(nodeclaims=(claim(last_pod_event_time=LAST),)), "a NodeClaim has" + NO_TIME),
+        (ClusterObjects(nodeclaims=(claim(expire_after_seconds=9223372037),)), "a NodeClaim has" + NO_DURATION),
+        (
+            ClusterObjects(nodeclaims=(claim(termination_grace_period_seconds=9223372037),)),
+            "a NodeClaim has" + NO_DURATION,
+        ),
+        (
+            ClusterObjects(pods=(msgspec.structs.replace(PODS[0], termination_grace_period_seconds=9223372037),)),
+            "a Pod has" + NO_DURATION,
+        ),
+    ],
+)
+def test_times_and_durations_that_cannot_be_added_are_refused(objects: ClusterObjects, problem: str) -> None:
+    """What is read from the API server is within these bounds."""
+    full = encode_full(msgspec.structs.replace(STATE, objects=objects))
+    assert refused(full) == ("Malformed", f"BODY: {problem}")
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_whatever_times_and_durations_the_api_server_has_its_objects_are_no_reason_to_refuse_a_state(at: str) -> None:
+    metadata = {"name": "a", "creationTimestamp": at, "deletionTimestamp": at}
+    status = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at}], "lastPodEventTime": at}
+    pod = {"metadata": metadata, "spec": {"terminationGracePeriodSeconds": 2**63 - 1}, "status": {"startTime": at}}
+    spec = {"expireAfter": "9999999999h", "terminationGracePeriod": "9999999999h", "nodeClassRef": {}}
+    objects = ClusterObjects(
+        pods=(pod_decoder().object(msgspec.json.encode(pod)),),
+        nodes=(node_decoder().object(msgspec.json.encode({"metadata": metadata, "status": status})),),
+        nodeclaims=(decode_nodeclaim({"metadata": metadata, "spec": spec, "status": status}),),
+    )
+    full = encode_full(msgspec.structs.replace(STATE, objects=objects))
+    assert decode(msgspec.structs.replace(HEAD, full=state_key("main", full)), full).objects == objects
 
 
 def test_a_resource_version_that_is_no_number_is_refused() -> None:

@@ -9,12 +9,11 @@ from typing import Final
 
 import msgspec
 
-from spotwright.adapters.cluster_state.head import read_resource_version
 from spotwright.adapters.cluster_state.memory_bound import bounded_memory
+from spotwright.adapters.cluster_state.object_checks import check_resource_versions, check_times
 from spotwright.adapters.cluster_state.pod_columns import PodColumns, from_columns, to_columns
 from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.model.cluster_state import (
-    KIND_FIELDS,
     SCHEMA,
     ClusterObjects,
     ClusterState,
@@ -90,7 +89,8 @@ def _decode(head: ClusterStateHead, full: bytes, changes: bytes) -> ClusterState
     objects = _objects(head.full, body)
     if head.changes:
         objects = apply_changes(objects, _changes(head, changes))
-    _check_resource_versions(head, objects)
+    check_resource_versions(head, objects)
+    check_times(head, objects)
     return ClusterState(
         cluster=head.cluster,
         epoch=head.epoch,
@@ -172,24 +172,3 @@ def _objects(key: str, body: _Body) -> ClusterObjects:
         return msgspec.structs.replace(body.objects, pods=from_columns(body.pods))
     except ValueError as error:
         raise ClusterStateError(f"{key} cannot be read: {error}", code="Malformed") from None
-
-
-def _check_resource_versions(head: ClusterStateHead, objects: ClusterObjects) -> None:
-    """No object can be newer than the last list or event of its kind."""
-    for kind in KIND_FIELDS:
-        versions = [obj.metadata.resource_version for obj in objects.of_kind(kind)]
-        if not versions:
-            continue
-        if kind not in head.kinds:
-            raise ClusterStateError(f"{head.full}: no resourceVersion is stated for {kind}", code="BadResourceVersion")
-        try:
-            newest = max(int(version or 0) for version in versions)
-        except ValueError:
-            newest = max(read_resource_version(kind, version) for version in versions if version)
-        stated = head.kinds[kind].resource_version
-        if newest > read_resource_version(kind, stated):
-            raise ClusterStateError(
-                f"{head.full}: a {kind} has the resourceVersion {newest}, which is later than {stated}, that of"
-                " the kind",
-                code="InTheFuture",
-            )
