@@ -31,6 +31,11 @@ _STEP_TAINTS = frozenset({labels.UNREGISTERED, labels.HELD})
 _STARTING_TAINTS = _STEP_TAINTS | frozenset(CONTROL_PLANE_TAINTS)
 
 
+def pods_first(doorbell: QueuedDoorbell) -> tuple[bool, QueuedDoorbell]:
+    """The order in which doorbells leave."""
+    return doorbell != PODS, doorbell
+
+
 def node_doorbell(name: str) -> QueuedDoorbell:
     return QueuedDoorbell("lifecycle", "node", name)
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from forwarder.batching import NEVER
-from forwarder.doorbells import PODS, QueuedDoorbell
+from forwarder.doorbells import PODS, QueuedDoorbell, pods_first
 from forwarder.workers import start_worker
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
@@ -153,7 +153,7 @@ class Outgoing:
     def _begin(self, now: float) -> None:
         if self.sending_since is not None or not self._waiting:
             return
-        ordered = sorted(self._waiting, key=lambda doorbell: (doorbell != PODS, doorbell))
+        ordered = sorted(self._waiting, key=pods_first)
         next_ones = frozenset(ordered[:DOORBELLS_AT_ONCE])
         heartbeat_first, self._heartbeat_first = self._heartbeat_first, False
         self._waiting -= next_ones

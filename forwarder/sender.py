@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forwarder.doorbells import QueuedDoorbell
+from forwarder.doorbells import QueuedDoorbell, pods_first
 from spotwright.adapters.aws.cluster_states import forwarder_partition
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError
@@ -47,9 +47,9 @@ class DoorbellSender:
         self._pause = pause
 
     def send(self, bells: Iterable[QueuedDoorbell]) -> frozenset[QueuedDoorbell]:
-        """Send each doorbell once; returns those that failed in every attempt."""
+        """Send each doorbell once, those for pods first; returns those that failed in every attempt."""
         by_queue: dict[str, list[QueuedDoorbell]] = {}
-        for bell in sorted(bells):
+        for bell in sorted(bells, key=pods_first):
             by_queue.setdefault(bell.queue, []).append(bell)
         failed: set[QueuedDoorbell] = set()
         for queue, queued_doorbells in by_queue.items():

@@ -6,23 +6,27 @@ from typing import Any
 
 from botocore.exceptions import EndpointConnectionError
 
-from forwarder.doorbells import QueuedDoorbell
+from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.sender import ATTEMPTS, DoorbellSender
 
 
 @dataclass
 class Queues:
-    """An SQS that keeps messages; ``refused`` keys fail so often, ``down`` calls do not answer."""
+    """An SQS that keeps messages; ``refused`` keys fail so often, ``down`` calls and those to ``silent``
+    queues do not answer."""
 
     messages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     down: int = 0
+    silent: set[str] = field(default_factory=set)
     sizes: list[int] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list)
 
     def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, str]]) -> dict[str, Any]:
         self.sizes.append(len(Entries))
-        if self.down:
-            self.down -= 1
+        self.urls.append(QueueUrl)
+        if self.down or QueueUrl in self.silent:
+            self.down = max(0, self.down - 1)
             raise EndpointConnectionError(endpoint_url=QueueUrl)
         failed = []
         for entry in Entries:
@@ -61,6 +65,13 @@ def test_at_most_ten_in_one_call_and_all_of_them() -> None:
     sender(queues).send(nodes(23))
     assert queues.sizes == [10, 10, 3]
     assert len(queues.messages["l"]) == 23
+
+
+def test_doorbells_for_pods_do_not_wait_for_a_queue_that_does_not_answer() -> None:
+    queues = Queues(silent={"l"})
+    assert sender(queues).send([*nodes(200), PODS]) == frozenset(nodes(200))
+    assert queues.urls.index("p") == 0
+    assert len(queues.messages["p"]) == 1
 
 
 def test_what_the_queue_refuses_is_sent_again_alone() -> None:
