@@ -15,6 +15,7 @@ from kubernetes.client.configuration import Configuration
 from forwarder import watcher
 from forwarder.kinds import WATCHED_KINDS, WatchedKind
 from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate, list_and_watch
+from spotwright.adapters.kubernetes.attempts import ATTEMPTS
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.telemetry import log_lines
 from tests.forwarder import objects
@@ -37,6 +38,7 @@ class ApiServer:
     watches: list[Step] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     page_size: int = 500
+    pages_refused: set[str] = field(default_factory=set)
     lists_refused: int = 0
     lists_not_found: int = 0
     done: threading.Event = field(default_factory=threading.Event)
@@ -54,6 +56,9 @@ class ApiServer:
             self.lists_not_found -= 1
             return 404, [{"message": "the server could not find the requested resource", "reason": "NotFound"}]
         self.asked.append(f"list {query.get('continue', '')}".strip())
+        if query.get("continue") in self.pages_refused:
+            self.pages_refused.remove(query["continue"])
+            return 429, [{"message": "too many requests", "reason": "TooManyRequests"}]
         return 200, [self._page(int(query.get("continue", "0")))]
 
     def _watch(self) -> tuple[int, list[dict[str, Any]]]:
@@ -146,6 +151,15 @@ def test_pages_are_read_to_the_end(serve: Serve) -> None:
     assert api.asked[:3] == ["list", "list 2", "list 4"]
 
 
+def test_a_page_that_is_throttled_is_asked_for_again_and_not_the_whole_list(serve: Serve) -> None:
+    """Of a hundred pages one fails soon while the API server has much to do: the list would never be at its end."""
+    api = ApiServer(nodes={name: objects.node(name) for name in "abcde"}, page_size=2, pages_refused={"2", "4"})
+    watch_updates = serve(api)
+    assert api.asked[:5] == ["list", "list 2", "list 2", "list 4", "list 4"]
+    pages = [[node.metadata.name for node in told.objects] for told in watch_updates if isinstance(told, ListedPage)]
+    assert pages == [["a", "b"], ["c", "d"], ["e"]]
+
+
 def test_expired_history_is_listed_anew(serve: Serve) -> None:
     gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
     api = ApiServer(watches=[[event("ADDED", objects.node("a"), 11), gone], 410])
@@ -155,7 +169,7 @@ def test_expired_history_is_listed_anew(serve: Serve) -> None:
 
 
 def test_an_api_server_that_is_away_is_asked_again(serve: Serve) -> None:
-    api = ApiServer(lists_refused=3, watches=[503, [bookmark(12)]])
+    api = ApiServer(lists_refused=ATTEMPTS + 1, watches=[503, [bookmark(12)]])
     watch_updates = serve(api)
     assert api.asked == ["list", "watch 10", "watch 10", "watch 12"]
     assert any(isinstance(watch_news, Bookmark) for watch_news in watch_updates)

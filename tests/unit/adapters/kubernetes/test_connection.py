@@ -11,7 +11,8 @@ from kubernetes.client.configuration import Configuration
 
 from local.kubernetes.certificates import CertificateAuthority
 from spotwright.adapters.kubernetes import connection
-from spotwright.adapters.kubernetes.connection import Connection
+from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
+from spotwright.adapters.kubernetes.watch import list_pages
 from spotwright.errors import Unavailable
 
 
@@ -64,3 +65,15 @@ def test_a_certificate_that_is_not_trusted_is_told_in_a_line(tmp_path: Path) -> 
     assert said.startswith(f"{host} does not answer: its certificate is not trusted: ")
     assert "SSL" not in said
     assert "\n" not in said
+
+
+def test_a_token_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
+    """The kubelet replaces it; a watcher that met another exception would end the forwarder."""
+    for file in ("token", "ca.crt"):
+        (tmp_path / file).write_text("text")
+    refused = Connection(pod_configuration("https://127.0.0.1:9", tmp_path))
+    (tmp_path / "token").unlink()
+    with pytest.raises(Unavailable, match=r"GET /api: .*No such file"):
+        refused.call("GET", "/api")
+    with pytest.raises(Unavailable, match=r"GET /api/v1/pods\?limit=500: .*No such file"):
+        next(list_pages(refused, "/api/v1/pods"))

@@ -146,8 +146,12 @@ class Connection:
         read_seconds: float = READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
         """A successful response whose body is not read yet. ``read_seconds``: timeout between two reads."""
-        headers = {"Accept": "application/json", "Authorization": self._authorization(), "Content-Type": content_type}
         try:
+            headers = {
+                "Accept": "application/json",
+                "Authorization": self._authorization(),
+                "Content-Type": content_type,
+            }
             rest_response = self._rest.request(  # type: ignore[no-untyped-call]
                 method,
                 self._configuration.host + path,

@@ -3,9 +3,11 @@
 The API server bounds a page by a number of objects alone, and an object may have 1.5 MB.
 """
 
+from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
+from spotwright.adapters.kubernetes.attempts import with_attempts
 from spotwright.adapters.kubernetes.connection import Connection
 
 # 3.3 MB of pods of 6.5 KB.
@@ -26,12 +28,14 @@ class PageReader:
     def read(self, token: str) -> bytes:
         """The bytes of the page that ``token`` names, "" = the first. A single object is read whatever its size.
 
-        Raises ApiError; may be called again for the same page.
+        A page that fails is asked for again: to begin with the first one would cost the API server all that was read
+        before. Raises ApiError.
         """
         while True:
             query = self._query | {"limit": str(self._limit)} | ({"continue": token} if token else {})
             url = f"{self._path}?{urlencode(query)}"
-            content = self._connection.read_at_most(url, PAGE_BYTES if self._limit > 1 else None)
+            most_bytes = PAGE_BYTES if self._limit > 1 else None
+            content = with_attempts(partial(self._connection.read_at_most, url, most_bytes))
             if content is None:
                 self._limit = max(1, self._limit // FEWER)
                 continue

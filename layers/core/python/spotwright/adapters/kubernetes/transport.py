@@ -4,24 +4,18 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
 
 import base64
-import functools
-import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from kubernetes.client.configuration import Configuration
 
+from spotwright.adapters.kubernetes.attempts import ATTEMPTS, with_attempts
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.adapters.kubernetes.codecs.pages import PageDecoder
 from spotwright.adapters.kubernetes.connection import Connection, token_configuration
 from spotwright.adapters.kubernetes.page_limit import PageReader
-from spotwright.errors import Conflict, Throttled, Unavailable
-
-ATTEMPTS: Final = 4
-# Full jitter between 0 and the step, which doubles: at most 0.1 + 0.2 + 0.4 s of waiting.
-FIRST_PAUSE_SECONDS: Final = 0.1
+from spotwright.errors import Conflict, Unavailable
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -55,7 +49,7 @@ class Transport:
         """One request; raises the exceptions of ``spotwright.errors``, Unavailable when nothing answered."""
         url = path + ("?" + urlencode(query) if query else "")
         media = content_type if body is not None else ""
-        return _with_attempts(lambda: self._connection.call(method, url, body, media), attempts)
+        return with_attempts(lambda: self._connection.call(method, url, body, media), attempts)
 
     def items[Value](
         self, path: str, decoder: PageDecoder[Any, Value], query: Mapping[str, str] | None = None
@@ -73,18 +67,8 @@ class Transport:
     def _items[Value](self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str]) -> Iterator[Value]:
         reader, token = PageReader(self._connection, path, query), ""
         while True:
-            page = decoder.page(_with_attempts(functools.partial(reader.read, token), ATTEMPTS))
+            page = decoder.page(reader.read(token))
             yield from page.items
             token = page.next_page
             if not token:
                 return
-
-
-def _with_attempts[Answer](send: Callable[[], Answer], attempts: int) -> Answer:
-    """What ``send`` answers; again while the API server throttles or does not answer."""
-    for attempt in range(1, attempts):
-        try:
-            return send()
-        except (Throttled, Unavailable):
-            time.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)))
-    return send()

@@ -1,0 +1,22 @@
+"""Bounded retries of requests to an API server."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from spotwright.errors import Throttled, Unavailable
+
+ATTEMPTS: Final = 4
+# Full jitter between 0 and the step, which doubles: at most 0.1 + 0.2 + 0.4 s of waiting.
+FIRST_PAUSE_SECONDS: Final = 0.1
+
+
+def with_attempts[Answer](send: Callable[[], Answer], attempts: int = ATTEMPTS) -> Answer:
+    """What ``send`` answers; again while the API server throttles or does not answer."""
+    for attempt in range(1, attempts):
+        try:
+            return send()
+        except (Throttled, Unavailable):
+            time.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)))
+    return send()
