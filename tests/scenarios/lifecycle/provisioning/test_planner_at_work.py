@@ -196,8 +196,14 @@ def test_who_always_loses_the_commit_rings_for_what_is_left(waiting: World, monk
 
 @pytest.mark.parametrize(
     ("forwarder_alive", "until_seconds", "evaluates"),
-    [(False, 20, False), (True, 20, True), (False, 0, True), (False, 200, True)],
-    ids=["beside a planner that lists", "from the cluster state", "alone", "the note of a wrong clock"],
+    [(False, 20, False), (False, 100, False), (True, 20, True), (False, 0, True), (False, 200, True)],
+    ids=[
+        "beside a planner that lists",
+        "beside one whose clock is 40 s ahead",
+        "from the cluster state",
+        "alone",
+        "the note of a wrong clock",
+    ],
 )
 def test_nodes_are_not_evaluated_beside_a_planner_that_lists_the_cluster(
     waiting: World, gatherings: list[str], forwarder_alive: bool, until_seconds: int, evaluates: bool
@@ -212,3 +218,13 @@ def test_nodes_are_not_evaluated_beside_a_planner_that_lists_the_cluster(
     assert bool(gatherings) == evaluates
     again = [(left.at - now, left.doorbell.epoch) for left in waiting.doorbells.messages_of("disrupt", "evaluate")]
     assert again == ([] if evaluates else [(EVALUATE_AGAIN_SECONDS * 1000, 1)])
+
+
+def test_an_evaluation_that_a_planner_kept_back_twice_is_left_to_the_schedule(waiting: World) -> None:
+    """Pods may wait for as long as there is no forwarder: each minute one chain of doorbells more would go on."""
+    now = waiting.clock.milliseconds()
+    waiting.state.heartbeat_at = 0
+    waiting.state.cluster_row = msgspec.structs.replace(waiting.state.cluster_row, planner_until=now + 20_000)
+    again = Doorbell(waiting.cluster.name, "evaluate", epoch=1)
+    assert not list(disrupt(waiting.ports, [again], clock=waiting.clock.now))
+    assert not waiting.doorbells.messages_of("disrupt", "evaluate")

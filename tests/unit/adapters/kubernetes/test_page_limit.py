@@ -85,6 +85,7 @@ def test_no_page_of_large_pods_is_longer_than_fits(before: int) -> None:
     assert max(sum(len(bytes(item)) for item in page.items) for page in pages) <= PAGE_BYTES
     assert max(len(page.items) for page in pages[-3:]) == PAGE_SIZE, "small ones come many a page again"
     assert len(pods.pages) < 40
+    assert pods.sent_bytes < 1.6 * sum(pods.sizes), "few pages are asked for in vain"
 
 
 def test_functions_list_so_too_and_keep_their_query() -> None:
