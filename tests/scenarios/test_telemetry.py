@@ -21,10 +21,6 @@ from tests.recording import RECORDING, ROOT
 SCENARIOS = {
     "unit/adapters/aws/dynamodb/test_account_state.py": ("a_shared_table_that_is_gone_is_said_once",),
     "unit/composition/test_cluster_clients.py": ("while_eks_does_not_answer_what_it_said_before_is_used",),
-    "forwarder/test_loop.py": (
-        "a_slow_store_delays_a_doorbell_by_a_second_and_another_follows_when_it_answers",
-        "the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table",
-    ),
     "forwarder/test_main.py": (
         "a_newer_image_runs_under_an_older_deployment",
         "a_watcher_that_ends_by_an_error_ends_the_process",
@@ -38,10 +34,14 @@ SCENARIOS = {
         "a_queue_that_does_not_answer_is_tried_a_bounded_number_of_times",
         "what_the_queue_refuses_is_sent_again_alone",
     ),
+    "forwarder/test_sending.py": ("the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table",),
     "forwarder/test_state_jobs.py": (
         "a_bucket_that_is_away_is_a_result",
         "an_unforeseen_error_is_a_result_and_the_next_state_is_written",
         "what_was_written_is_read",
+    ),
+    "forwarder/test_state_shipping.py": (
+        "a_slow_store_delays_a_doorbell_by_a_second_and_another_follows_when_it_answers",
     ),
     "forwarder/test_watcher.py": ("an_api_server_that_is_away_is_asked_again",),
     "functions/catalog/test_class_changes.py": ("a_deleted_class_waits_for_its_claims",),
