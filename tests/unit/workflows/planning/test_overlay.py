@@ -10,7 +10,8 @@ from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT
 from spotwright.lifecycle.liveness import LAUNCH_TIMEOUT
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.pod import DaemonSet
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
@@ -117,6 +118,7 @@ def test_a_claim_that_its_launch_gave_up_is_left_out(world: World) -> None:
     unlaunched = tuple(msgspec.structs.replace(claim, provider_id="") for claim in state.objects.nodeclaims)
     rows = [msgspec.structs.replace(row, phase="done", instances={}) for row in launch_rows(world)]
     assert not laid_over(world, hide(state, nodeclaims=unlaunched), launches=rows).nodeclaims
+    assert laid_over(world, state, launches=rows).nodeclaims == world.claims(), "with an instance they are nodes"
 
 
 @pytest.mark.parametrize(
@@ -275,3 +277,26 @@ def test_a_state_that_shows_less_than_the_status_of_a_pool_with_limits_is_not_us
     with pytest.raises(BehindError, match="shows 1 nodes of NodePool default, whose status counts 2") as refused:
         laid_over(world, hide(state_of(world), nodeclaims=one, nodes=nodes))
     assert refused.value.code == "ShowsLess"
+
+
+def test_beside_nodes_on_the_way_only_their_number_is_compared_with_the_status(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than are read one by one: their size is not known before they are launched."""
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    (pool,) = world.cluster.nodepools()
+    counted = {"cpu": sum(claim.capacity["cpu"] for claim in world.claims())}
+    world.cluster.put(
+        "nodepools", msgspec.structs.replace(pool, limits={"cpu": 10**6}, node_count=2, resources=counted)
+    )
+    rows = [msgspec.structs.replace(row, created=epoch_ms(world.clock.now())) for row in launch_rows(world)]
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=(), nodes=()), launches=rows)
+    assert len(snapshot.in_flight) == 2
+
+
+def test_a_daemonset_that_requests_less_than_nothing_is_room_on_no_node(world: World) -> None:
+    template = msgspec.structs.replace(builders.daemonset_pod("lie", ""), requests={"cpu": -(10**6)})
+    state = hide(state_of(world), daemonsets=(DaemonSet(ObjectMeta("lie", "kube-system"), template),))
+    with pytest.raises(BehindError, match="requests less than nothing") as refused:
+        laid_over(world, state)
+    assert refused.value.code == "NegativeSize"
