@@ -14,6 +14,7 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import DaemonSet
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import NewNode
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.launch.phases import STALE_AFTER
@@ -279,19 +280,24 @@ def test_a_state_that_shows_less_than_the_status_of_a_pool_with_limits_is_not_us
     assert refused.value.code == "ShowsLess"
 
 
-def test_beside_nodes_on_the_way_only_their_number_is_compared_with_the_status(
+def test_new_claims_of_a_pool_with_limits_are_read_beside_many_of_another(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than are read one by one: their size is not known before they are launched."""
-    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    """Those of the other pool are taken from their launches, without a size."""
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 2)
     (pool,) = world.cluster.nodepools()
-    counted = {"cpu": sum(claim.capacity["cpu"] for claim in world.claims())}
-    world.cluster.put(
-        "nodepools", msgspec.structs.replace(pool, limits={"cpu": 10**6}, node_count=2, resources=counted)
-    )
+    world.cluster.put("nodepools", msgspec.structs.replace(pool, limits={"cpu": 10**6}))
     rows = [msgspec.structs.replace(row, created=epoch_ms(world.clock.now())) for row in launch_rows(world)]
-    snapshot = laid_over(world, hide(state_of(world), nodeclaims=(), nodes=()), launches=rows)
-    assert len(snapshot.in_flight) == 2
+    node = msgspec.structs.replace(msgspec.json.decode(rows[0].node, type=NewNode), nodepool="other")
+    names = ("other-1", "other-2", "other-3")
+    uids = {name: f"uid of {name}" for name in names}
+    other = msgspec.structs.replace(
+        rows[0], id="other", node=msgspec.json.encode(node).decode(), claims=names, uids=uids, instances={},
+        phase="launching",
+    )  # fmt: skip
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=(), nodes=()), launches=(*rows, other))
+    assert snapshot.nodeclaims == world.claims()
+    assert tuple(node.nodeclaim.name for node in snapshot.in_flight) == names
 
 
 def test_a_daemonset_that_requests_less_than_nothing_is_room_on_no_node(world: World) -> None:

@@ -81,9 +81,8 @@ def _check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog) -> None:
     A status counts nodes that go for as long as nobody deletes their claims, which a plan does not.
     """
     new = [claim for claim in snapshot.nodeclaims if _is_new(claim, snapshot.now)]
-    is_sure = not any(claim.node_name for claim in new) and not any(
-        obj.metadata.deletion_timestamp is not None for obj in (*snapshot.nodeclaims, *snapshot.nodes)
-    )
+    metadata = (*(claim.metadata for claim in snapshot.nodeclaims), *(node.metadata for node in snapshot.nodes))
+    is_sure = not any(claim.node_name for claim in new) and not any(about.deletion_timestamp for about in metadata)
     launched = {node.nodepool for node in plan.new_nodes}
     for pool in () if is_sure else snapshot.nodepools:
         if pool.limits and pool.name in launched:

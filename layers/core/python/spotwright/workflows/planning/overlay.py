@@ -6,7 +6,6 @@ that wait and claims that rows name and the state does not show. These are few. 
 far behind, and the cluster is listed.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -155,18 +154,15 @@ def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[Launc
     uncounted = _uncounted_claims(snapshot, created)
     if len(uncounted) > MAXIMUM_READS:
         return msgspec.structs.replace(snapshot, nodeclaims=cluster.nodeclaims())
-    uncounted |= missing
-    if len(uncounted) <= MAXIMUM_READS:
-        claims, missing = tuple(claim for claim in claims if claim.name not in uncounted), uncounted
-    if len(missing) <= MAXIMUM_READS:
-        found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(missing)) if claim is not None)
-        return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)))
+    read = uncounted | missing if len(uncounted | missing) <= MAXIMUM_READS else uncounted
+    missing = {name: row for name, row in missing.items() if name not in read}
     old = [name for name, row in missing.items() if not _is_settling(row, snapshot.now)]
     if len(old) > MAXIMUM_READS:
         raise BehindError(f"it does not show {len(old)} NodeClaims, {min(old)} among them, of launches that ended")
     in_flight = tuple(_in_flight(missing[name], name) for name in sorted(missing.keys() - set(old)))
-    found = (claim for claim in in_parallel(cluster.nodeclaim, sorted(old)) if claim is not None)
-    return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*claims, *found)), in_flight=in_flight)
+    kept = (claim for claim in claims if claim.name not in read)
+    found = (claim for claim in in_parallel(cluster.nodeclaim, sorted({*read, *old})) if claim is not None)
+    return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*kept, *found)), in_flight=in_flight)
 
 
 def _uncounted_claims(snapshot: Snapshot, created: Mapping[tuple[str, str], LaunchRow]) -> dict[str, LaunchRow]:
@@ -214,13 +210,11 @@ def _check_sizes(snapshot: Snapshot) -> None:
 def _check_usage(snapshot: Snapshot) -> None:
     """A pool's limits hold for what its status counts, whatever the state shows. Raises BehindError.
 
-    What a plan counts is compared, which depends on more of claims and nodes than a status does. Nodes on the way have
-    no capacity yet: beside them, only the number of nodes is compared.
+    What a plan counts is compared, which depends on more of claims and nodes than a status does.
     """
     limited = [pool for pool in snapshot.nodepools if pool.limits]
     if not limited:
         return
-    on_the_way = Counter(node.nodeclaim.nodepool for node in snapshot.in_flight)
     usage = build_cluster_state(msgspec.structs.replace(snapshot, pods=()), Catalog(), ()).usage_by_nodepool
     for pool in limited:
         shown = usage.get(pool.name, {})
@@ -230,7 +224,7 @@ def _check_usage(snapshot: Snapshot) -> None:
                 f"it shows {nodes} nodes of NodePool {pool.name}, whose status counts {pool.node_count}",
                 code="ShowsLess",
             )
-        for name in () if on_the_way[pool.name] else sorted(pool.limits.keys() - {resources.NODES}):
+        for name in sorted(pool.limits.keys() - {resources.NODES}):
             if shown.get(name, 0) < (counted := pool.resources.get(name, 0)):
                 texts = quantity.texts(name, (shown.get(name, 0), counted))
                 raise BehindError(
