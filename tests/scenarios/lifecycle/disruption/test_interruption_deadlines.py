@@ -1,15 +1,18 @@
 """EC2 names the second in which it takes an instance: pods stop in order, each with its grace period, before that."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
-from spotwright.errors import Throttled
+from spotwright.errors import Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 NOTICE_SECONDS = 120
@@ -189,16 +192,55 @@ def test_a_termination_that_ends_before_ec2_takes_the_instance_is_not_made_longe
     assert 130 - 60 - 20 <= min(told.values()) <= 130 - 60 - 20 + 5
 
 
-def test_while_no_replacement_can_be_decided_pods_stop_in_time_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bucket takes no decision: 40 s of grace and 10 s for the messages are left when the pod is told to stop."""
+def in_the_bucket(monkeypatch: pytest.MonkeyPatch, ending: BaseException) -> None:
+    """From the next warning on whoever stores a decision ends so. Its messages come back after three minutes."""
+    usual, invoke = World.interrupt_spot, World._invoke
 
-    def refuse(*_: object) -> str:
-        raise Throttled("no room", code="SlowDown")
-
-    usual = World.interrupt_spot
+    def refuse(*_: object) -> Never:
+        raise ending
 
     def interrupt(world: World, instance: str) -> None:
         monkeypatch.setattr(world.blobs, "put", refuse)
+        usual(world, instance)
+
+    def survive(
+        world: World, queue: str, work: Callable[[tuple[Doorbell, ...]], None], bells: tuple[Doorbell, ...]
+    ) -> None:
+        try:
+            invoke(world, queue, work, bells)
+        except (Crash, ValueError):
+            world.doorbells.ring(queue, bells, delay_seconds=180)
+
+    monkeypatch.setattr(World, "interrupt_spot", interrupt)
+    monkeypatch.setattr(World, "_invoke", survive)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(Throttled("no room", code="SlowDown"), id="it is refused"),
+        pytest.param(Crash("the time of the invocation is over"), id="it has no answer until its time is over"),
+        pytest.param(ValueError("what nobody thought of"), id="it fails unforeseen"),
+    ],
+)
+def test_while_no_replacement_can_be_decided_pods_stop_in_time_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, ending: BaseException
+) -> None:
+    """The bucket takes no decision: 40 s of grace and 10 s for the messages are left when the pod is told to stop."""
+    in_the_bucket(monkeypatch, ending)
+    world, _ = warned((pod("web", 40), 1))
+    told = asked_to_stop(world)
+    assert list(map(round, told.values())) == [pytest.approx(70, abs=5)]
+
+
+def test_while_budgets_cannot_be_listed_pods_stop_in_time_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plan can be made without them; the time that pods need can be told well enough."""
+    usual = World.interrupt_spot
+
+    def interrupt(world: World, instance: str) -> None:
+        world.effects.inject(Fault("cluster", "pod_disruption_budgets", Unavailable("no list"), times=1000))
+        world.cluster_state.stop()
+        world.forwarder_runs = False
         usual(world, instance)
 
     monkeypatch.setattr(World, "interrupt_spot", interrupt)

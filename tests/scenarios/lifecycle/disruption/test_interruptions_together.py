@@ -31,7 +31,7 @@ from spotwright.workflows.lifecycle.commands import (
 from spotwright.workflows.lifecycle.interruptions import ALL
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import CommandRow
+from spotwright.workflows.ports.rows import RECOMMENDED, CommandRow
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 # One fills a small node.
@@ -905,3 +905,36 @@ def test_of_what_a_user_writes_as_commands_of_a_claim_only_ids_ring_and_few() ->
     assert command in ids
     assert {len(id) for id in ids} == {len(command)}
     assert len(ids) <= COMMANDS_TOLD + 1
+
+
+def test_while_no_replacement_can_be_decided_notices_of_other_kinds_take_their_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bucket stores no decision for one node; EC2 recommends to leave another one, and stops a third."""
+    world = running(3)
+    warned, recommended, stopped = (instance_id(claim.provider_id) for claim in world.claims())
+
+    def refuse(*_: object) -> str:
+        raise Unavailable("no bucket")
+
+    monkeypatch.setattr(world.blobs, "put", refuse)
+    world.interrupt_spot(warned)
+    world.run(5)
+    world.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": recommended})
+    world.ec2.stop(stopped, after_seconds=0)
+    world.deliver_event("EC2 Instance State-change Notification", {"instance-id": stopped, "state": "shutting-down"})
+    world.run(5)
+    phases = {row.instance_id: row.phase for row in world.state.notices()}
+    assert phases.get(warned) == "new"
+    assert (phases.get(recommended), phases.get(stopped, "done")) == (RECOMMENDED, "done")
+
+
+def test_a_doorbell_that_cannot_be_left_before_a_plan_keeps_none_from_being_made() -> None:
+    world = running(1)
+    warn(world, *world.claims())
+    gathered(world)
+    world.doorbells.receive("notices")
+    world.effects.inject(Fault("doorbells", "ring", Unavailable("no queue")))
+    warned_instance = instance_id(world.claims()[0].provider_id)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "notice", warned_instance)], now=world.clock.now())
+    assert len(decisions(world, "interrupt")) == 1

@@ -173,6 +173,10 @@ class FakeCluster:
         return self.all("daemonsets")
 
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        self._effects.before_read("cluster", "pod_disruption_budgets")
+        return self._budgets()
+
+    def _budgets(self) -> tuple[PodDisruptionBudget, ...]:
         budgets: tuple[PodDisruptionBudget, ...] = self.all("poddisruptionbudgets")
         return tuple(msgspec.structs.replace(budget, disruptions_allowed=self._allowed(budget)) for budget in budgets)
 
@@ -309,7 +313,7 @@ class FakeCluster:
                 return True
             # Budgets are asked only for pods that run.
             is_running = current.is_active and current.phase != "Pending"
-            if is_running and eviction.eviction_refusal(current, self.pod_disruption_budgets()):
+            if is_running and eviction.eviction_refusal(current, self._budgets()):
                 return False
             self._delete_pod(current, None)
         return True

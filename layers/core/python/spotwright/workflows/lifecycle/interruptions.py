@@ -5,7 +5,7 @@ Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the cla
 pods first, and delete when the nodes that take them are Initialized or the deadline forces it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,6 +22,7 @@ from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import format_time, parse_time
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import PodDisruptionBudget
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
@@ -104,17 +105,20 @@ def step_notices(
     """One step of the notices of these instances, ``ALL`` = of those that are due.
 
     With them go all new notices of instances that EC2 takes back, which are replaced by one plan, before anything else.
-    A concurrent change or an API that fails means that it is tried again soon.
+    A concurrent change or an API that fails means that it is tried again soon, and keeps no notices of another kind.
     """
-    rows = [row for row in ports.state.notices() if row.instance_id in instances or row.kind in REPLACED_KINDS]
-    new = [row for row in rows if row.kind in REPLACED_KINDS and row.phase == "new"]
-    replacing = [row for row in rows if row.kind in REPLACED_KINDS and row.phase != "new"]
-    others = [row for row in rows if row.kind not in REPLACED_KINDS]
-    with _trying_again(ports, instances, ", ".join(sorted(instances))):
-        if new:
-            _step_new(ports, new, now, seconds_left)
-        if replacing:
-            _step_replacing(ports, replacing, instances, now, seconds_left)
+    names = ", ".join(sorted(instances))
+    with _trying_again(ports, instances, names):
+        rows = [row for row in ports.state.notices() if row.instance_id in instances or row.kind in REPLACED_KINDS]
+        new = [row for row in rows if row.kind in REPLACED_KINDS and row.phase == "new"]
+        replacing = [row for row in rows if row.kind in REPLACED_KINDS and row.phase != "new"]
+        others = [row for row in rows if row.kind not in REPLACED_KINDS]
+        with _trying_again(ports, [row.instance_id for row in new[:1]], names):
+            if new:
+                _step_new(ports, new, now, seconds_left)
+        with _trying_again(ports, instances, names):
+            if replacing:
+                _step_replacing(ports, replacing, instances, now, seconds_left)
         if others:
             _step_others(ports, others, now, seconds_left)
 
@@ -123,55 +127,86 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
     """Replace the nodes of these notices: have launched, then taint, then tell.
 
     While another invocation replaces nodes of this cluster, nothing is read or written: what that one decides is seen
-    when it has ended, and one doorbell is enough for all new notices, however many invocations leave one.
+    when it has ended, and one doorbell is enough for all new notices, however many invocations leave one. It is left
+    before anything is planned, so that somebody looks if this ends here; without it the plan is made all the same.
     """
-    if _may_grow(rows, now):
-        _ring_again(ports, rows, now)
-        return
+    unrung = _ring_again(ports, rows, now)
+    is_planned = not _may_grow(rows, now) and _plan_new(ports, rows, now, seconds_left)
+    if unrung is not None and not is_planned:
+        raise unrung
+
+
+def _plan_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> bool:
+    """False while another invocation plans."""
+    nodes = _drain_late(ports, [row for row in rows if _is_late(row, now)], now)
     with planner_at_work.noted(
         ports.state, WORK, now=now, seconds_left=seconds_left, maximum_seconds=PLANNER_SECONDS
     ) as is_alone:
         if not is_alone:
-            _ring_again(ports, rows, now)
-            return
-        nodes = _to_replace(ports, rows, now)
+            return False
+        nodes += _to_replace(ports, [row for row in rows if not _is_late(row, now)], now)
         failure = _replace(ports, nodes, now, seconds_left) if nodes else None
     # Tainting two hundred nodes takes seconds, for which no replacement waits; pods that come to a node meanwhile move
     # as its others do. Where nothing can be bought now, the nodes are tainted all the same.
     tainted = in_parallel(lambda node: _cordon(ports, node.claim), nodes)
-    nodes_by_claim = {node.claim.name: there for node, there in zip(nodes, tainted, strict=True)}
     if failure is not None:
-        _drain_unplanned(ports, nodes, nodes_by_claim, now)
+        _drain_unplanned(ports, nodes, now)
         raise failure
+    nodes_by_claim = {node.claim.name: there for node, there in zip(nodes, tainted, strict=True)}
 
     def tell(node: Interrupted) -> None:
         event = _EVENTS[NoticeKind(node.notice.kind)]()
         _record_event(ports, node.claim, event, now, nodes_by_claim[node.claim.name])
 
     in_parallel(tell, [node for node in nodes if not node.notice.attempt])
+    return True
 
 
-def _drain_unplanned(
-    ports: LifecyclePorts, nodes: Sequence[Interrupted], nodes_by_claim: Mapping[str, Iterable[Node]], now: datetime
-) -> None:
+def _is_late(row: NoticeRow, now: datetime) -> bool:
+    """Whether others had the time to plan for the notice: they failed, or were cut off while they waited."""
+    return epoch_ms(now) - row.created > GATHER_MAXIMUM_MS + PLANNER_SECONDS * 1000
+
+
+def _drain_late(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> list[Interrupted]:
+    """Drain what can wait for no further plan, before this one is cut off as well; what is still to be replaced."""
+    return _drain_unplanned(ports, _to_replace(ports, rows, now), now) if rows else []
+
+
+def _drain_unplanned(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime) -> list[Interrupted]:
     """While no replacement can be decided, for want of the bucket for example: a node whose pods need all the time that
-    is left to stop is drained without one.
+    is left to stop is drained without one. The other nodes.
     """
-    budgets = ports.cluster.pod_disruption_budgets()
+    budgets = _budgets(ports)
 
-    def drain(node: Interrupted) -> None:
+    def is_drained(node: Interrupted) -> bool:
         with _trying_again(ports, (), node.notice.instance_id):
-            pods = [pod for there in nodes_by_claim[node.claim.name] for pod in ports.cluster.pods(node=there.name)]
+            pods = [pod for there in nodes_of(ports, node.claim) for pod in ports.cluster.pods(node=there.name)]
             if epoch_ms(now) >= force_at(pods, budgets, node.notice, now):
                 _delete_claim(ports, node.notice, node.claim, now)
+                return True
+        return False
 
-    in_parallel(drain, nodes)
+    drained = in_parallel(is_drained, nodes)
+    return [node for node, is_going in zip(nodes, drained, strict=True) if not is_going]
 
 
-def _ring_again(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> None:
-    """Leave a doorbell for all new notices, unless somebody has just left one."""
-    if not _throttle(ports, "notices_again", now, AGAIN_SECONDS):
-        ring_notices(ports, [rows[0].instance_id], delay_seconds=AGAIN_SECONDS)
+def _budgets(ports: LifecyclePorts) -> tuple[PodDisruptionBudget, ...]:
+    """None where they cannot be read: pods then count as if they could all stop together."""
+    try:
+        return ports.cluster.pod_disruption_budgets()
+    except ApiError as failure:
+        log_line(log, log_lines.STEP_FAILED, kind="notice", object="", code=failure.code, error=str(failure))
+        return ()
+
+
+def _ring_again(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> ApiError | None:
+    """Leave a doorbell for all new notices, unless somebody has just left one; why it failed, if it did."""
+    try:
+        if not _throttle(ports, "notices_again", now, AGAIN_SECONDS):
+            ring_notices(ports, [rows[0].instance_id], delay_seconds=AGAIN_SECONDS)
+    except ApiError as failure:
+        return failure
+    return None
 
 
 def _may_grow(rows: Sequence[NoticeRow], now: datetime) -> bool:
