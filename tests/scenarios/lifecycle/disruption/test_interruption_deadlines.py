@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Never
+from math import inf
+from typing import Any
 
 import pytest
 
+from spotwright.decisions.decision import decode_decision
 from spotwright.errors import Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.kubernetes.pod import Pod
@@ -192,15 +194,24 @@ def test_a_termination_that_ends_before_ec2_takes_the_instance_is_not_made_longe
     assert 130 - 60 - 20 <= min(told.values()) <= 130 - 60 - 20 + 5
 
 
-def in_the_bucket(monkeypatch: pytest.MonkeyPatch, ending: BaseException) -> None:
-    """From the next warning on whoever stores a decision ends so. Its messages come back after three minutes."""
+REFUSED = Throttled("no room", code="SlowDown")
+CUT_OFF = Crash("the time of the invocation is over")
+
+
+def in_the_bucket(monkeypatch: pytest.MonkeyPatch, ending: BaseException, *, seconds: float = inf) -> None:
+    """From the next warning on, for so long, whoever stores a decision ends so; its messages come back after three
+    minutes."""
     usual, invoke = World.interrupt_spot, World._invoke
 
-    def refuse(*_: object) -> Never:
-        raise ending
-
     def interrupt(world: World, instance: str) -> None:
-        monkeypatch.setattr(world.blobs, "put", refuse)
+        at, put = world.clock.now(), world.blobs.put
+
+        def store(kind: str, body: bytes) -> str:
+            if (world.clock.now() - at).total_seconds() < seconds:
+                raise ending
+            return put(kind, body)
+
+        monkeypatch.setattr(world.blobs, "put", store)
         usual(world, instance)
 
     def survive(
@@ -218,8 +229,8 @@ def in_the_bucket(monkeypatch: pytest.MonkeyPatch, ending: BaseException) -> Non
 @pytest.mark.parametrize(
     "ending",
     [
-        pytest.param(Throttled("no room", code="SlowDown"), id="it is refused"),
-        pytest.param(Crash("the time of the invocation is over"), id="it has no answer until its time is over"),
+        pytest.param(REFUSED, id="it is refused"),
+        pytest.param(CUT_OFF, id="it has no answer until its time is over"),
         pytest.param(ValueError("what nobody thought of"), id="it fails unforeseen"),
     ],
 )
@@ -231,6 +242,36 @@ def test_while_no_replacement_can_be_decided_pods_stop_in_time_all_the_same(
     world, _ = warned((pod("web", 40), 1))
     told = asked_to_stop(world)
     assert list(map(round, told.values())) == [pytest.approx(70, abs=5)]
+    deleted = [effect for effect in world.effects.select("cluster", "delete") if "nodeclaims" in effect.subject]
+    assert len(deleted) == 1
+
+
+def test_while_no_replacement_can_be_decided_budgets_begin_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_the_bucket(monkeypatch, REFUSED)
+    world, _ = warned((pod("web", 20), 3), max_unavailable=1)
+    told = asked_to_stop(world, 60)
+    assert 29 <= min(told.values()) <= 35
+
+
+def test_pods_that_need_all_the_time_wait_for_no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_the_bucket(monkeypatch, REFUSED)
+    world, _ = warned((pod("web", 600), 1))
+    assert min(asked_to_stop(world, 30).values()) <= 5
+
+
+@pytest.mark.parametrize("ending", [pytest.param(REFUSED, id="refused"), pytest.param(CUT_OFF, id="cut off")])
+def test_a_bucket_that_comes_back_stores_one_decision_and_the_pod_waits_for_its_replacement(
+    monkeypatch: pytest.MonkeyPatch, ending: BaseException
+) -> None:
+    in_the_bucket(monkeypatch, ending, seconds=30)
+    world, _ = warned((pod("web", 40), 1))
+    world.kubelets.boot_seconds = 10
+    began = len(world.effects.log)
+    told = asked_to_stop(world, 70)
+    assert 40 <= min(told.values()) <= 62, "the replacement is there before the time is up"
+    (commit,) = (commit for commit in world.effects.select("state", "commit") if commit.number > began)
+    assert len(decode_decision(world.blobs.bodies[commit.subject]).disruptions) == 1
+    assert len(world.ec2.all_instances()) == 2
 
 
 def test_while_budgets_cannot_be_listed_pods_stop_in_time_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -929,12 +929,20 @@ def test_while_no_replacement_can_be_decided_notices_of_other_kinds_take_their_s
     assert (phases.get(recommended), phases.get(stopped, "done")) == (RECOMMENDED, "done")
 
 
-def test_a_doorbell_that_cannot_be_left_before_a_plan_keeps_none_from_being_made() -> None:
+@pytest.mark.parametrize("seconds", [0, 1])
+@pytest.mark.parametrize("has_bucket", [True, False])
+def test_a_doorbell_that_cannot_be_left_before_a_plan_keeps_none_from_being_made(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, has_bucket: bool
+) -> None:
+    """Nor is the notice forgotten, whether more notices are waited for or the plan fails."""
     world = running(1)
     warn(world, *world.claims())
-    gathered(world)
-    world.doorbells.receive("notices")
+    world.clock.advance(seconds)
+    (bell,) = world.doorbells.receive("notices")
     world.effects.inject(Fault("doorbells", "ring", Unavailable("no queue")))
-    warned_instance = instance_id(world.claims()[0].provider_id)
-    lifecycle(world.ports, [Doorbell(world.cluster.name, "notice", warned_instance)], now=world.clock.now())
-    assert len(decisions(world, "interrupt")) == 1
+    if not has_bucket:
+        world.effects.inject(Fault("blobs", "put", Unavailable("no bucket")))
+    lifecycle(world.ports, [bell], now=world.clock.now())
+    assert bool(decisions(world, "interrupt")) == bool(seconds and has_bucket)
+    world.clock.advance(2)
+    assert world.doorbells.receive("notices")

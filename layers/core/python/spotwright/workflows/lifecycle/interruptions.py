@@ -113,9 +113,8 @@ def step_notices(
         new = [row for row in rows if row.kind in REPLACED_KINDS and row.phase == "new"]
         replacing = [row for row in rows if row.kind in REPLACED_KINDS and row.phase != "new"]
         others = [row for row in rows if row.kind not in REPLACED_KINDS]
-        with _trying_again(ports, [row.instance_id for row in new[:1]], names):
-            if new:
-                _step_new(ports, new, now, seconds_left)
+        if new:
+            _step_new(ports, new, now, seconds_left)
         with _trying_again(ports, instances, names):
             if replacing:
                 _step_replacing(ports, replacing, instances, now, seconds_left)
@@ -128,12 +127,14 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
 
     While another invocation replaces nodes of this cluster, nothing is read or written: what that one decides is seen
     when it has ended, and one doorbell is enough for all new notices, however many invocations leave one. It is left
-    before anything is planned, so that somebody looks if this ends here; without it the plan is made all the same.
+    before anything is planned, so that somebody looks whether this fails or ends here; without it the plan is made all
+    the same.
     """
     unrung = _ring_again(ports, rows, now)
-    is_planned = not _may_grow(rows, now) and _plan_new(ports, rows, now, seconds_left)
-    if unrung is not None and not is_planned:
-        raise unrung
+    with _trying_again(ports, [rows[0].instance_id] if unrung else (), ", ".join(row.instance_id for row in rows)):
+        is_planned = not _may_grow(rows, now) and _plan_new(ports, rows, now, seconds_left)
+        if unrung and not is_planned:
+            raise unrung
 
 
 def _plan_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> bool:
