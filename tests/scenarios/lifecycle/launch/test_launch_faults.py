@@ -1,6 +1,7 @@
 """Launches while EC2 misbehaves: every pod runs in the end, nothing is bought twice, nothing is leaked."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from spotwright.model.kubernetes.taints import Taint, TaintEffect, Toleration
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.sweep.full import full_sweep
 
 THROTTLED = Throttled("too many requests", code="RequestLimitExceeded")
@@ -59,6 +62,22 @@ def test_instances_and_unknown_errors_together(world: World) -> None:
     world.ec2.capacity.clear()
     world.ec2.error_codes.clear()
     world.ec2.capacity[pool] = 1
+    assert all_run(world, 3)
+    assert is_tidy(world)
+
+
+def test_instances_that_come_with_an_unknown_error_wait_for_no_other_instance(world: World) -> None:
+    usual = world.ec2.create_fleet
+
+    def one_of_three(request: Mapping[str, Any]) -> FleetResult:
+        single = {"TargetCapacitySpecification": request["TargetCapacitySpecification"] | {"TotalTargetCapacity": 1}}
+        result = usual(dict(request) | single)
+        return FleetResult(result.instances, (FleetError("NeverHeardOf", "", capacity_type="spot"),))
+
+    first_call(world, one_of_three)
+    deployed(world, 3)
+    world.run(1)
+    assert sum(claim.is_condition_true("Launched") for claim in world.claims()) == 1
     assert all_run(world, 3)
     assert is_tidy(world)
 
@@ -283,17 +302,38 @@ def test_an_answer_without_instances_and_errors_is_asked_for_again_ever_later(wo
     assert world.claims() == (world.cluster.nodeclaim(claim.name),)
 
 
-def test_launches_that_fail_beside_each_other_are_all_planned_again_at_once(world: World) -> None:
-    """What the first one closed while the second waited for its answer is news for both."""
+@pytest.mark.parametrize("refusal", ["pools", "role"])
+@pytest.mark.parametrize("seconds", [0, 3])
+def test_launches_that_fail_beside_each_other_are_all_planned_again_at_once(
+    world: World, refusal: str, seconds: int
+) -> None:
+    """What one closed while another waited for its answer is news for both, although its invocation is the older."""
+    usual = world.ec2.create_fleet
     for zone in builders.ZONES:
         for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
             world.ec2.capacity[("spot", name, zone)] = 0
+
+    def answer(request: Mapping[str, Any]) -> FleetResult:
+        if refusal == "role" and request["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "spot":
+            raise ApiError("no role", code=fleet_errors.NO_SPOT_ROLE)
+        return usual(request)
+
+    def slow(request: Mapping[str, Any]) -> FleetResult:
+        """The other launch was begun some seconds before, and has its answer before this one."""
+        world.ec2.create_fleet = answer  # type: ignore[method-assign]
+        token = request["ClientToken"]
+        (other,) = (row.id for row in world.state.launches() if not token.startswith(row.id[:48]))
+        began = world.clock.now() - timedelta(seconds=seconds)
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "launch", other)], now=began)
+        return answer(request)
+
+    world.ec2.create_fleet = slow  # type: ignore[method-assign]
     for number, pool in enumerate(("default", "second")):
         taint = Taint("only", TaintEffect.NO_SCHEDULE, pool)
         world.cluster.put("nodepools", builders.nodepool(pool, taints=(taint,)))
         tolerations = (Toleration("only", "Equal", pool),)
         world.deploy(builders.pod(f"of{number}", cpu_millicores=1800, tolerations=tolerations), 1)
-    world.run(2)
+    world.run(1)
     assert [instance.capacity_type for instance in world.ec2.live_instances()] == ["on-demand", "on-demand"]
 
 

@@ -9,17 +9,19 @@ from spotwright.workflows.account.offering_health_store import record_fleet_resp
 REFUSED = FleetError("InsufficientInstanceCapacity", "", "t3.large", "z1", "spot")
 
 
-def test_an_offering_that_was_known_to_be_unavailable_is_no_news() -> None:
-    """The request was made all the same, so that the next plan would ask for the same again."""
+def test_what_the_request_asked_for_is_news() -> None:
+    """Nobody asks for what is known to be unavailable. Of anything else the next plan would be the same."""
     state = FakeState("c", Effects(Clock()))
-    refused = [REFUSED]
 
-    def record(at: int, requested: int, errors: list[FleetError] = refused) -> bool:
-        return record_fleet_response(state, (), errors, now_ms=at, cpu_millicores={}, requested_ms=requested)
+    def record(*errors: FleetError) -> bool:
+        return record_fleet_response(
+            state, (), errors, now_ms=1000, cpu_millicores={}, was_asked_for=lambda error: error.zone in ("z1", "z3")
+        )
 
-    assert record(1000, 900)
-    assert not record(5000, 4900)
-    assert record(6000, 500), "asked for before it was closed: the next plan knows more"
-    assert record(7000, 6900, [*refused, FleetError("InsufficientInstanceCapacity", "", "t3.large", "z2", "spot")])
-    assert record(10_000_000, 9_999_900), "it has been available again meanwhile"
-    assert not record(10_001_000, 10_000_900, [])
+    elsewhere = FleetError("InsufficientInstanceCapacity", "", "t3.large", "z2", "spot")
+    assert not record()
+    assert not record(elsewhere)
+    assert record(elsewhere, REFUSED)
+    assert record(REFUSED), "another launch was refused it meanwhile"
+    assert not record(FleetError("NeverHeardOf", "", "t3.large", "z3", "spot"))
+    assert {health.zone for health in state.health.values()} == {"z1", "z2"}

@@ -15,6 +15,7 @@ from spotwright.aws.launch.template import (
     tag_specifications,
 )
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import FleetError
 from spotwright.model.ec2.instance_type import PICOUSD
 
 
@@ -76,6 +77,25 @@ def _launch_template_config(fleet: FleetPlan, name: str, version: tuple[str, str
             if override.template_name == name
         ],
     }
+
+
+def market(request: Mapping[str, Any]) -> str:
+    """What a request asks for in EC2's words: spot, on-demand, or a kind of reserved capacity."""
+    return str(request["TargetCapacitySpecification"]["DefaultTargetCapacityType"])
+
+
+def names_what_is_asked_for(error: FleetError, request: Mapping[str, Any]) -> bool:
+    """Whether the error is about an offering of the request, or about all of its capacity type.
+
+    A request asks for nothing that is known to be unavailable.
+    """
+    if not error.instance_type:
+        return error.capacity_type == market(request)
+    return any(
+        (override["InstanceType"], override["AvailabilityZone"]) == (error.instance_type, error.zone)
+        for config in request["LaunchTemplateConfigs"]
+        for override in config["Overrides"]
+    )
 
 
 def encode_request(body: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ Several functions may record at once: a row is written under its version, and a 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from spotwright.aws.instance_types import interruption_history, offering_health, subnet_addresses
@@ -33,22 +34,23 @@ def record_fleet_response(
     scope: str = "",
     launch: str = "",
     node_addresses: Mapping[str, int] | None = None,
-    requested_ms: int = 0,
+    was_asked_for: Callable[[FleetError], bool] = lambda _: False,
 ) -> bool:
     """Record a response of CreateFleet: failed offerings are unavailable for a while, launched ones are available.
 
-    ``node_addresses``: what a node and its pods take of a subnet, by instance type. ``requested_ms``: when the request
-    was made. True when an offering failed that was not known to be unavailable then, so that the next plan will differ.
+    ``node_addresses``: what a node and its pods take of a subnet, by instance type. ``was_asked_for``: whether an error
+    is about what the request asked for, which then was not known to be unavailable. True when such an offering failed,
+    so that the next plan will differ.
     """
-    launched = tuple(instances)
-    marks = fleet_errors.offering_failures(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
+    launched, failures = tuple(instances), tuple(errors)
+    marks_of = partial(fleet_errors.offering_failures, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
+    marks = marks_of(failures)
     failed = {mark.key for mark in marks}
     launched_keys = {_offering_of(instance, scope).key for instance in launched}
-    counted_subnets = is_news = False
+    counted_subnets = False
 
     def update(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
-        nonlocal counted_subnets, is_news
-        is_news = any(_is_news(health_by_key.get(mark.key), mark, requested_ms, now_ms) for mark in marks)
+        nonlocal counted_subnets
         counted_subnets = any(health.subnet for health in health_by_key.values())
         yield from (offering_health.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms) for mark in marks)
         yield from (
@@ -64,14 +66,7 @@ def record_fleet_response(
         Counter(instance.reservation_id for instance in launched if instance.reservation_id).items()
     ):
         record_reservation_use(state, reservation, count, now_ms=now_ms)
-    return is_news
-
-
-def _is_news(before: OfferingHealth | None, mark: OfferingHealth, requested_ms: int, now_ms: int) -> bool:
-    """Whether the request was made without knowing that the offering is unavailable, or from a smaller size on."""
-    if before is None or before.unavailable_until_ms <= now_ms or mark.cpu_millicores < before.cpu_millicores:
-        return True
-    return before.recorded_at_ms >= requested_ms
+    return bool(marks_of(filter(was_asked_for, failures)))
 
 
 def record_fleet_request(

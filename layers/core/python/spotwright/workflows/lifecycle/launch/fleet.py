@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.launch.create_fleet import client_token, reservations_by_pool
+from spotwright.aws.launch.create_fleet import client_token, market, reservations_by_pool
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.lifecycle import instance_assignment
@@ -174,8 +174,7 @@ def _send(
         retry_later(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), row.attempt, now)
         return None
     except ApiError as error:
-        market = request["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
-        result = FleetResult(errors=(FleetError(error.code, str(error), capacity_type=market),))
+        result = FleetResult(errors=(FleetError(error.code, str(error), capacity_type=market(request)),))
     result = instance_assignment.attribute_reservations(result, row.reservations)
     return handle_response(
         ports, record_health(ports, row, result, now), waiting, (*instances, *result.instances), result, now

@@ -1,13 +1,15 @@
 """The response of CreateFleet: instances are assigned to claims, and errors say whether to try again, and when."""
 
+import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from spotwright.aws import token_bucket
-from spotwright.aws.launch import fleet_errors
+from spotwright.aws.launch import create_fleet, fleet_errors
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.nodeclass_readiness import CLASS_NOT_RESOLVED
 from spotwright.lifecycle.retry import retry_seconds
@@ -87,7 +89,7 @@ def record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, no
         ports.state, result.instances, result.errors,
         now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group, launch=row.id,
         node_addresses={instance_type.name: instance_type.capacity.get(resources.PODS, 1) for instance_type in types},
-        requested_ms=row.requested_at,
+        was_asked_for=partial(create_fleet.names_what_is_asked_for, request=json.loads(row.request)),
     )  # fmt: skip
     for error in (fleet_error for fleet_error in result.errors if fleet_error.code in fleet_errors.THROTTLING_CODES):
         slow_down(ports, error.message, now)

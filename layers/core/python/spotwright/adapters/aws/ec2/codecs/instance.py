@@ -27,14 +27,15 @@ def decode_fleet_instances(answer: Iterable[Any]) -> Iterator[Instance]:
             )
 
 
-def decode_fleet_error(error: Any) -> FleetError:
+def decode_fleet_error(error: Any, asked: str) -> FleetError:
+    """``asked``: the capacity type of the request, which EC2 need not repeat."""
     override = (error.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
     return FleetError(
         code=error.get("ErrorCode") or "",
         message=error.get("ErrorMessage") or "",
         instance_type=override.get("InstanceType") or "",
         zone=override.get("AvailabilityZone") or "",
-        capacity_type=error.get("Lifecycle") or "",
+        capacity_type=error.get("Lifecycle") or asked,
         subnet_id=override.get("SubnetId") or "",
     )
 
