@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from tests.campaign.serial import serial_calls
@@ -24,8 +25,8 @@ def world() -> World:
     return fresh_world()
 
 
-def fresh_world() -> World:
-    made = World()
+def fresh_world(catalog: Catalog | None = None) -> World:
+    made = World(catalog)
     made.cluster.put("ec2nodeclasses", builders.nodeclass())
     made.cluster.put("nodepools", builders.nodepool())
     return made

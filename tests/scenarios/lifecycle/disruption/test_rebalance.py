@@ -1,15 +1,18 @@
 """EC2 recommends to leave a spot instance: its node is replaced before it goes, where something better is to be had."""
 
+import msgspec
 import pytest
 
 from spotwright.aws.instance_types import interruption_history
 from spotwright.disruption import rebalance
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
@@ -25,10 +28,14 @@ def only(key: str, *values: str) -> NodeSelectorRequirement:
 
 
 def running(
-    pods: int = 1, *requirements: NodeSelectorRequirement, policy: str = "", budgets: tuple[Budget, ...] = EVERY_NODE
+    pods: int = 1,
+    *requirements: NodeSelectorRequirement,
+    policy: str = "",
+    budgets: tuple[Budget, ...] = EVERY_NODE,
+    catalog: Catalog | None = None,
 ) -> World:
     """Nodes with a pod each that nothing else disrupts."""
-    world = fresh_world()
+    world = fresh_world(catalog)
     annotations = {labels.REBALANCE_RECOMMENDATION: policy} if policy else {}
     world.cluster.update(
         "nodepools", "default", budgets=budgets, annotations=annotations,
@@ -124,6 +131,55 @@ def test_a_pool_that_is_no_better_is_no_place_to_go() -> None:
 def rebalanced(world: World, instance_type: str, zone: str) -> OfferingHealth:
     now_ms = int(world.clock.now().timestamp() * 1000)
     return interruption_history.record_rebalance(None, instance_type, zone, now_ms=now_ms)
+
+
+@pytest.mark.parametrize(("price", "goes"), [(0.038, True), (0.039, False)])
+def test_a_better_pool_may_cost_a_tenth_more(price: float, goes: bool) -> None:
+    """c5.large costs 0.035."""
+    kinds = (
+        builders.instance_type("c5.large", 2, 4, on_demand=0.096, spot=0.035),
+        builders.instance_type("d5.large", 2, 4, on_demand=0.096, spot=price),
+    )
+    world = running(1, only(labels.ZONE, builders.ZONES[0]), catalog=Catalog({"": kinds}, "given"))
+    recommend(world, *world.claims())
+    assert world.run(180, until=lambda: [pool_of(claim)[0] for claim in world.claims()] == ["d5.large"]) is goes
+
+
+def test_a_pool_with_a_notice_is_better_than_one_with_more_of_them() -> None:
+    world = running(1, only(labels.INSTANCE_TYPE, "c5.large"), only(labels.ZONE, *builders.ZONES[:2]))
+    (before,) = world.claims()
+    kind, zone = pool_of(before)
+    (other,) = {*builders.ZONES[:2]} - {zone}
+    now_ms = int(world.clock.now().timestamp() * 1000)
+    several = msgspec.structs.replace(
+        rebalanced(world, kind, zone), rebalanced_at_ms=tuple(now_ms - hours * 3_600_000 for hours in (3, 2, 1))
+    )
+    for health in (several, rebalanced(world, kind, other)):
+        world.state.save_offering_health(health)
+    recommend(world, before)
+    assert world.run(240, until=lambda: [pool_of(claim) for claim in world.claims()] == [(kind, other)])
+
+
+def test_a_node_of_a_static_nodepool_stays_and_it_says_why() -> None:
+    world = fresh_world()
+    world.settings = msgspec.structs.replace(
+        world.settings, feature_gates=(*world.settings.feature_gates, STATIC_CAPACITY)
+    )
+    world.cluster.update(
+        "nodepools", "default", budgets=EVERY_NODE, replicas=1, requirements=builders.capacity_types(labels.SPOT)
+    )
+    assert world.run(240, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    world.run(60)
+    names = [claim.name for claim in world.claims()]
+    recommend(world, *world.claims())
+    world.run(240)
+    assert [claim.name for claim in world.claims()] == names
+    assert any("NodePool default is static" in message for message in messages(world, "DisruptionBlocked"))
+
+
+@pytest.mark.parametrize(("nodes", "allowed"), [(0, 2), (1, 2), (20, 2), (21, 3), (100, 10), (101, 11)])
+def test_a_tenth_of_the_nodes_may_go_within_an_hour_rounded_up_and_two_at_least(nodes: int, allowed: int) -> None:
+    assert rebalance.nodes_per_hour(nodes) == allowed
 
 
 @pytest.mark.parametrize("reasons", [(), ("Drifted",), ("Underutilized",)])

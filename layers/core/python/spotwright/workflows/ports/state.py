@@ -47,8 +47,8 @@ class StatePort(Protocol):
         """Note that nobody else begins this work, or rings for it, before ``until``. Epoch milliseconds.
 
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
-        notices_again (a look at new ones, beside a planner) | evaluations (of disruption) | canaries (the same, while a
-        canary has not proved itself) | listing (of the cluster, for pods that wait long). 0 when it is noted;
+        notices_again (a look at new ones, beside or after a plan) | evaluations (of disruption) | canaries (the same,
+        while a canary has not proved itself) | listing (of the cluster, for pods that wait long). 0 when it is noted;
         otherwise until when an earlier note holds, and nothing changed. Notes of wrong clocks hold nobody up, as in
         ``begin_planning``.
         """
