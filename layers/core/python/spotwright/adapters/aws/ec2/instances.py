@@ -16,7 +16,6 @@ import msgspec
 from spotwright.adapters.aws.ec2.codecs.instance import decode_fleet_error, decode_fleet_instances, decode_instance
 from spotwright.adapters.aws.ec2.codecs.instance_status import EVENT_CODES, decode_instance_status
 from spotwright.adapters.aws.errors import translate_errors
-from spotwright.aws.launch.create_fleet import market
 from spotwright.errors import ApiError, Conflict, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
@@ -53,9 +52,10 @@ class Ec2:
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
         with translate_errors("CreateFleet"):
             answer = self._client_without_retries.create_fleet(**request)
+        asked = str(request["TargetCapacitySpecification"]["DefaultTargetCapacityType"])
         return FleetResult(
             instances=tuple(decode_fleet_instances(answer.get("Instances") or ())),
-            errors=tuple(decode_fleet_error(error, market(request)) for error in answer.get("Errors") or ()),
+            errors=tuple(decode_fleet_error(error, asked) for error in answer.get("Errors") or ()),
         )
 
     def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
