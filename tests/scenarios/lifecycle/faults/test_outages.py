@@ -1,10 +1,16 @@
 """Something does not answer for minutes: nothing is lost meanwhile, and afterwards everything goes on."""
 
+import msgspec
 import pytest
 
 from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.lifecycle import registration_health
+from spotwright.model import labels
+from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 
 OUTAGES = [
     ("cluster", Unavailable("no answer")),
@@ -43,3 +49,47 @@ def test_messages_do_not_multiply_in_an_outage(world: World, port: str, failure:
     early = len(world.doorbells.messages)
     world.run(360)
     assert len(world.doorbells.messages) <= early + 20
+
+
+@pytest.mark.parametrize(("port", "failure"), OUTAGES, ids=[port for port, _ in OUTAGES])
+@pytest.mark.parametrize("begins", [2, 10])
+def test_an_outage_of_twenty_minutes_costs_no_node_that_joined_meanwhile(
+    world: World, port: str, failure: ApiError, begins: int
+) -> None:
+    """Its claim was not registered in time, only because nobody could write it."""
+    world.run(100)
+    world.deploy(POD, 2)
+    world.run(begins)
+    launched = {instance.id for instance in world.ec2.live_instances()}
+    assert len(launched) == 2
+    world.outages[port] = failure
+    world.run(1200)
+    world.outages.clear()
+    assert world.run(300, until=lambda: all(claim.is_condition_true("Initialized") for claim in world.claims()))
+    world.run(300)
+    assert {instance.id for instance in world.ec2.live_instances()} == launched
+    assert len(world.running_pods()) == 2
+    health = find_condition(world.cluster.nodepools()[0].conditions, registration_health.CONDITION)
+    assert health is not None
+    assert health.status == "True"
+
+
+@pytest.mark.parametrize("is_found", [True, False], ids=["a running instance", "an instance that EC2 does not find"])
+def test_a_claim_receives_the_instance_of_its_launch_however_late_it_is(world: World, is_found: bool) -> None:
+    """The API server did not answer from CreateFleet on, and the claim is looked at before its launch."""
+    world.run(100)
+    world.deploy(POD, 1)
+    assert world.run(10, until=lambda: bool(world.claims()))
+    (claim,) = world.claims()
+    world.cluster.update("nodeclaims", claim.name, provider_id="", conditions=())
+    row = world.state.launch(claim.metadata.annotations[labels.LAUNCH])
+    assert row is not None
+    world.state.save(msgspec.structs.replace(row, phase="launched"))
+    world.forget_changes()
+    world.clock.advance(301)
+    if not is_found:
+        world.ec2.forget_instance(row.instances[claim.name])
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    (current,) = world.claims()
+    assert current.is_condition_true("Launched") is is_found
+    assert (current.metadata.deletion_timestamp is None) is is_found

@@ -48,8 +48,8 @@ from spotwright.workflows.lifecycle.actions import (
     update_conditions,
 )
 from spotwright.workflows.lifecycle.commands import ring_commands
-from spotwright.workflows.lifecycle.launch.adoption import adopt_claim
-from spotwright.workflows.lifecycle.launch.phases import advance
+from spotwright.workflows.lifecycle.launch.adoption import adopt_claim, launch_id
+from spotwright.workflows.lifecycle.launch.phases import advance, proceed
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone
 from spotwright.workflows.lifecycle.status import registration_health
 from spotwright.workflows.lifecycle.tagging import tag_instance
@@ -207,12 +207,10 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None, n
     if labels.FINALIZER not in claim.metadata.finalizers:
         finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
         claim = ports.cluster.patch_nodeclaim(claim, {"finalizers": finalizers})
-    deletion = liveness.expiration(claim, now) or liveness.timeout(claim, now)
-    if deletion is not None:
-        if deletion.reason != "expired":
-            registration_health.record_failure(ports, claim, now=now)
-        log_line(log, _DELETION_LINES[deletion.reason], nodeclaim=claim.name, details=deletion.message)
-        delete_claim_and_say_why(ports, claim, deletion, now=now)
+    expiration = liveness.expiration(claim, now)
+    if expiration is not None:
+        log_line(log, log_lines.DELETING_EXPIRED_NODECLAIM, nodeclaim=claim.name, details=expiration.message)
+        delete_claim_and_say_why(ports, claim, expiration, now=now)
         return None
     if not claim.is_condition_true("Launched"):
         return _step_launch(ports, claim, now)
@@ -263,19 +261,34 @@ def _add_class_label(ports: LifecyclePorts, claim: NodeClaim, node: Node) -> Non
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": label})
 
 
-_DELETION_LINES: Final = {
-    "expired": log_lines.DELETING_EXPIRED_NODECLAIM,
-    "launch_timeout": log_lines.TERMINATING_DUE_TO_TIMEOUT,
-    "registration_timeout": log_lines.TERMINATING_DUE_TO_TIMEOUT,
-}
+def _give_up(ports: LifecyclePorts, claim: NodeClaim, timeout: Deletion, now: datetime) -> None:
+    """Delete a claim that was not launched, or not registered, in time."""
+    registration_health.record_failure(ports, claim, now=now)
+    log_line(log, log_lines.TERMINATING_DUE_TO_TIMEOUT, nodeclaim=claim.name, details=timeout.message)
+    delete_claim_and_say_why(ports, claim, timeout, now=now)
 
 
-def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float:
-    """A claim without a launch is adopted by one; its launch goes on."""
-    launch = adopt_claim(ports, claim, now=now)
-    if launch:
+def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
+    """A claim without a launch is adopted by one; its launch goes on, unless its time is over."""
+    timeout = liveness.timeout(claim, now)
+    if timeout is not None and not _is_launched_late(ports, claim, now):
+        _give_up(ports, claim, timeout, now)
+        return None
+    if timeout is None and (launch := adopt_claim(ports, claim, now=now)):
         advance(ports, launch, now=now)
     return float("inf")
+
+
+def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
+    """Whether the claim receives now the instance that its launch has for it: while the API server did not answer, it
+    could not be written.
+    """
+    launch = ports.state.launch(launch_id(claim))
+    if launch is None or claim.name not in launch.instances:
+        return False
+    proceed(ports, launch, now=now)
+    current = ports.cluster.nodeclaim(claim.name)
+    return current is not None and current.is_condition_true("Launched")
 
 
 def _step_registration(
@@ -288,8 +301,13 @@ def _step_registration(
     others = _registered_claims(ports, claim, seen) if nodes or was_shared else ()
     registration = register(claim, nodes, others)
     if registration.node_update is None:
-        _write(ports, claim, registration.result, now)
-        return float("inf")
+        claim = _write(ports, claim, registration.result, now)
+        # A node that joined is registered, however late it is looked at.
+        timeout = liveness.timeout(claim, now)
+        if timeout is None:
+            return float("inf")
+        _give_up(ports, claim, timeout, now)
+        return None
     node = _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
     registration_health.record_registration(ports, claim, now=now)
     result, initialization = registration.result, initialize(claim, node)

@@ -16,6 +16,11 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
 
+def launch_id(claim: NodeClaim) -> str:
+    """The launch that the claim was made for; of any other claim, the launch that adopts it."""
+    return claim.metadata.annotations.get(labels.LAUNCH, "") or derived_id("nodeclaim", claim.metadata.uid)
+
+
 def adopt_claim(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> str:
     """The launch of a claim that a user created or whose row is lost; "" when it must wait.
 
@@ -23,7 +28,7 @@ def adopt_claim(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> st
     any is launched.
     """
     lost = claim.metadata.annotations.get(labels.LAUNCH, "")
-    id = lost or derived_id("nodeclaim", claim.metadata.uid)
+    id = launch_id(claim)
     if ports.state.launch(id) is not None:
         return id
     if (
