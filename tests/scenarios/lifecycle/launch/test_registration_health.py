@@ -1,12 +1,18 @@
 """The NodePool says whether its nodes join: NodeRegistrationHealthy."""
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 
+from spotwright.errors import Unavailable
 from spotwright.lifecycle.registration_health import CONDITION
 from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 
 MINUTES = 60
 ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
@@ -57,6 +63,25 @@ def test_a_changed_class_or_pool_begins_anew(failing: World) -> None:
         "ec2nodeclasses", builders.nodeclass(metadata=msgspec.structs.replace(nodeclass.metadata, generation=2))
     )
     assert failing.run(11 * MINUTES, until=lambda: status(failing) == "Unknown")
+
+
+@pytest.mark.parametrize("changed", ["nodepools", "ec2nodeclasses"])
+@pytest.mark.parametrize("fails", ["save_registration_health", "set_conditions"])
+@pytest.mark.parametrize("after_change", [True, False], ids=["after its effect", "before its effect"])
+def test_a_change_begins_anew_though_a_write_fails_in_between(
+    failing: World, changed: str, fails: str, after_change: bool
+) -> None:
+    assert failing.run(17 * MINUTES, until=lambda: status(failing) == "False")
+    failing.forget_deployments()
+    (present,) = failing.cluster.all(changed)
+    metadata = msgspec.structs.replace(present.metadata, generation=2)
+    failing.cluster.put(changed, msgspec.structs.replace(present, metadata=metadata))
+    port = "cluster" if fails == "set_conditions" else "state"
+    failing.effects.inject(Fault(port, fails, Unavailable("no answer"), after_change=after_change))
+    for _ in range(3):
+        with suppress(Unavailable):
+            lifecycle(failing.ports, [Doorbell(failing.cluster.name, "nodepools")], now=failing.clock.now())
+    assert status(failing) == "Unknown"
 
 
 def test_e24_a_claim_of_an_earlier_pool_of_the_name_does_not_count(failing: World) -> None:

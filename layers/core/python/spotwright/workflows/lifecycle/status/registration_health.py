@@ -77,8 +77,17 @@ class JudgedHealth(msgspec.Struct, frozen=True):
 
 
 def judge(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass, *, now: datetime) -> JudgedHealth:
+    """Outcomes of an earlier pool or class are removed first: once the condition is written, nothing shows that they
+    are, and they would count again.
+
+    Raises Conflict when an outcome was stored meanwhile.
+    """
     stored = ports.state.registration_health(pool.metadata.uid)
-    return JudgedHealth(registration_health.judge(pool, node_class, stored, now_ms=epoch_ms(now)), stored)
+    update = registration_health.judge(pool, node_class, stored, now_ms=epoch_ms(now))
+    if stored is not None and stored.outcomes and not update.health.outcomes:
+        ports.state.save_registration_health(msgspec.structs.replace(stored, outcomes=()))
+        return judge(ports, pool, node_class, now=now)
+    return JudgedHealth(update, stored)
 
 
 def store(ports: LifecyclePorts, pool: NodePool, judged: JudgedHealth) -> None:
