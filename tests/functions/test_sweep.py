@@ -1,5 +1,6 @@
 """The safety net: whatever the facts still show is rung for, and little else is touched."""
 
+from collections import Counter
 from datetime import timedelta
 
 import msgspec
@@ -302,6 +303,21 @@ def test_a_claim_that_expires_within_the_minute_is_rung_for_at_its_second(
         for doorbell_message in world.doorbells.messages_of("lifecycle", "claim")
     ]
     assert rung == ([] if delay is None else [delay * 1000])
+
+
+def test_claims_that_expire_at_once_are_rung_for_together(world: World) -> None:
+    """SQS takes ten messages in a call; a call for each of thousands would take longer than a sweep has."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 12)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 12)
+    seconds = Counter(claim.metadata.creation_timestamp for claim in world.claims())
+    for claim in world.claims():
+        world.cluster.update("nodeclaims", claim.name, expire_after_seconds=3600)
+    (first, *_) = sorted(filter(None, seconds))
+    before = len(world.effects.log)
+    poll(world, now=first + timedelta(seconds=3600 - 30), scheduled=True)
+    rung = [effect.subject for effect in world.effects.log[before:] if "lifecycle/claim:" in effect.subject]
+    assert sorted(len(subject.split()) for subject in rung) == sorted(seconds.values())
+    assert max(seconds.values()) > 1
 
 
 def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:

@@ -250,10 +250,14 @@ def _price(claim: NodeClaim, catalog: Catalog) -> int:
 
 def _ring_due(bells: DoorbellPort, rows: Iterable[Row], now: int) -> None:
     """Ring for each row at the second at which it is due; those of a queue and a second together."""
+    _ring_together(bells, ((_queue_of(row), max(0, -(-(row.due - now) // 1000)), _doorbell_of(row)) for row in rows))
+
+
+def _ring_together(bells: DoorbellPort, delayed: Iterable[tuple[str, int, Doorbell]]) -> None:
+    """Ring each doorbell in its queue after its delay in seconds; those of a queue and a second together."""
     together: dict[tuple[str, int], list[Doorbell]] = {}
-    for row in rows:
-        delay = max(0, -(-(row.due - now) // 1000))
-        together.setdefault((_queue_of(row), delay), []).append(_doorbell_of(row))
+    for queue, delay, doorbell in delayed:
+        together.setdefault((queue, delay), []).append(doorbell)
     for (queue, delay), doorbells in sorted(together.items()):
         bells.ring(queue, doorbells, delay_seconds=delay)
 
@@ -282,13 +286,23 @@ def _doorbell_of(row: Row) -> Doorbell:
 
 
 def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], now: datetime) -> None:
-    """Ring for each claim that expires before the next scheduled poll, at the second at which it does."""
-    for claim in claims:
-        at = liveness.expiration_time(claim)
-        if at is not None and claim.metadata.deletion_timestamp is None:
-            delay = math.ceil((at - now).total_seconds())
-            if delay <= HORIZON_SECONDS:
-                bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, delay))
+    """Ring for each claim that expires before the next scheduled poll, at the second at which it does.
+
+    Thousands that were launched at once expire at once.
+    """
+    expiring = (
+        (claim.name, math.ceil((at - now).total_seconds()))
+        for claim in claims
+        if claim.metadata.deletion_timestamp is None and (at := liveness.expiration_time(claim)) is not None
+    )
+    _ring_together(
+        bells,
+        (
+            ("lifecycle", max(0, delay), Doorbell(cluster, "claim", name))
+            for name, delay in expiring
+            if delay <= HORIZON_SECONDS
+        ),
+    )
 
 
 def _ring_lost_instances(ports: SweepPorts, view: ClusterView) -> None:
