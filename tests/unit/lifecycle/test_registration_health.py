@@ -93,6 +93,12 @@ def test_a_change_of_the_pool_or_its_class_begins_anew(present: NodePool, class_
     assert (update.health.outcomes, update.health.nodeclass_generation, update.health.version) == ((), 3, 7)
 
 
+def test_outcomes_that_were_stored_before_the_condition_was_judged_are_of_the_present_class() -> None:
+    """Or else no later change of the class would be noticed."""
+    health = judge(pool("Unknown"), CLASS, after("o", RegistrationHealth("pool")), now_ms=1).health
+    assert (health.nodeclass_generation, len(health.outcomes)) == (3, 1)
+
+
 def test_a_further_failure_for_another_reason_changes_nothing_that_is_false() -> None:
     health = with_failure(after("xx"), claim("b", launched="Unknown"), now_ms=1)
     assert health.reason == "LaunchFailed"

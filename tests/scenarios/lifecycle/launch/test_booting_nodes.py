@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
@@ -128,3 +129,67 @@ def test_a_node_that_joined_before_its_claim_had_the_instance_is_registered_thre
     assert not any(claim.is_condition_true("Launched") for claim in world.claims())
     assert world.run(120, until=lambda: any(claim.is_condition_true("Launched") for claim in world.claims()))
     assert world.run(TICK_SECONDS + 1, until=lambda: world.claims()[0].is_condition_true("Registered"))
+
+
+def registered(*, ready_seconds: float, with_forwarder: bool = True) -> World:
+    """A world whose only claim is registered at this moment; its node will be Ready after so many seconds."""
+    world = booting(0, with_forwarder=with_forwarder)
+    (first,) = world.claims()
+    world.kubelets.boot_seconds, world.kubelets.ready_seconds = 20, ready_seconds
+    world.deploy(POD, 1)
+    if not with_forwarder:
+        world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")])
+
+    def second() -> NodeClaim | None:
+        return next((claim for claim in world.claims() if claim.name != first.name), None)
+
+    assert world.run(90, until=lambda: (claim := second()) is not None and claim.is_condition_true("Registered"))
+    return world
+
+
+def starting(world: World) -> NodeClaim:
+    """The claim that is registered and not initialized."""
+    (claim,) = (claim for claim in world.claims() if not claim.is_condition_true("Initialized"))
+    return claim
+
+
+def become_ready_unnoticed(world: World) -> NodeClaim:
+    """The claim whose node becomes Ready, and no doorbell says so."""
+    claim = starting(world)
+    world.kubelets.ready_seconds = 0
+    world.act_outside()
+    world.forget_changes()
+    return claim
+
+
+def is_initialized(world: World, name: str) -> bool:
+    claim = world.cluster.nodeclaim(name)
+    return claim is not None and claim.is_condition_true("Initialized")
+
+
+@pytest.mark.parametrize("minutes", [5, -5], ids=["fast", "slow"])
+def test_a_clock_that_was_minutes_wrong_keeps_no_claim_from_being_looked_at(minutes: int) -> None:
+    """It was that of the function that registered the claim; the doorbell of its node is lost."""
+    world = registered(ready_seconds=600)
+    claim = starting(world)
+    wrong = world.clock.seconds() + timedelta(minutes=minutes)
+    conditions = tuple(msgspec.structs.replace(each, last_transition_time=wrong) for each in claim.conditions)
+    world.cluster.update("nodeclaims", claim.name, conditions=conditions)
+    become_ready_unnoticed(world)
+    assert world.run(NODE_TICK_SECONDS + 1, until=lambda: is_initialized(world, claim.name))
+
+
+def test_a_claim_that_was_registered_is_looked_at_every_three_seconds_when_the_forwarder_has_died() -> None:
+    world = registered(ready_seconds=600, with_forwarder=False)
+    claim = become_ready_unnoticed(world)
+    # Those of the sweep are others.
+    world.doorbells.messages = [message for message in world.doorbells.messages if message.queue != "sweep"]
+    assert world.run(TICK_SECONDS + 1, until=lambda: is_initialized(world, claim.name))
+
+
+def test_the_sweep_looks_at_a_claim_that_was_registered_a_moment_ago() -> None:
+    world = registered(ready_seconds=600)
+    claim = become_ready_unnoticed(world)
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", claim.name)])
+    world.settle()
+    assert is_initialized(world, claim.name)

@@ -176,6 +176,17 @@ def test_an_instance_whose_claim_lacks_its_label_is_no_orphan(world: World) -> N
     assert id in {instance.id for instance in world.ec2.live_instances()}
 
 
+def test_an_instance_that_is_being_written_to_its_claim_is_no_orphan(world: World) -> None:
+    """Its label is there, its provider id is not yet, and its launch row is lost."""
+    claim = running_claim(world)
+    world.cluster.update("nodeclaims", claim.name, provider_id="")
+    world.state.rows.clear()
+    id = instance_id(claim.provider_id)
+    world.clock.advance(3600)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "instance", id)], now=world.clock.now())
+    assert id in {instance.id for instance in world.ec2.live_instances()}
+
+
 @pytest.mark.parametrize(("seconds", "stays"), [(10, True), (61, False)])
 def test_an_instance_that_was_just_launched_is_no_orphan_yet(world: World, seconds: int, stays: bool) -> None:
     """A claim or a row that names it may be written in this moment."""
