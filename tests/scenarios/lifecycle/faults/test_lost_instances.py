@@ -1,6 +1,7 @@
 """A claim whose instance is gone ends within minutes, also when EC2's message about the instance was lost."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import format_time
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 
 MINUTES = 60
 
@@ -37,6 +41,11 @@ def stop(world: World, claim: NodeClaim) -> None:
     """Somebody stops the instance, whose kubelet falls silent."""
     instance = world.ec2.instances[instance_id(claim.provider_id)]
     world.ec2.instances[instance.id] = msgspec.structs.replace(instance, state="stopped")
+
+
+def look(world: World, claim: NodeClaim) -> None:
+    """Compare the claim with its instance."""
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim-instance", claim.name)], now=world.clock.now())
 
 
 def has_ended(world: World, claim: NodeClaim) -> bool:
@@ -92,6 +101,28 @@ def test_a_ready_node_keeps_a_claim_whose_instance_ec2_does_not_find(world: Worl
     world.run(10 * MINUTES)
     assert [each.metadata.deletion_timestamp for each in world.claims()] == [None]
     assert claim.name in {each.name for each in world.claims()}
+
+
+@pytest.mark.parametrize("minutes", [-60, 60], ids=["in the past", "of a clock that was fast"])
+def test_a_read_of_an_hour_ago_is_not_the_first_of_two_in_a_row(world: World, minutes: int) -> None:
+    """The node was Ready at that time, and nobody read its instance again when EC2 found it."""
+    claim = running_claim(world)
+    long_ago = format_time(world.clock.now() + timedelta(minutes=minutes))
+    world.cluster.update("nodeclaims", claim.name, annotations={labels.INSTANCE_NOT_FOUND: long_ago})
+    world.kubelets.broken_instances.add(instance_id(claim.provider_id))
+    world.run(10)
+    usual = world.ec2.instance
+    world.ec2.instance = lambda instance_id: None  # type: ignore[method-assign]
+    look(world, claim)
+    (now,) = world.claims()
+    assert now.metadata.deletion_timestamp is None
+    assert now.metadata.annotations[labels.INSTANCE_NOT_FOUND] == format_time(world.clock.now())
+    world.clock.advance(61)
+    world.ec2.instance = usual  # type: ignore[method-assign]
+    look(world, claim)
+    (after,) = world.claims()
+    assert (after.name, after.metadata.deletion_timestamp) == (claim.name, None)
+    assert labels.INSTANCE_NOT_FOUND not in after.metadata.annotations
 
 
 def test_while_ec2_does_not_answer_no_claim_goes(world: World) -> None:

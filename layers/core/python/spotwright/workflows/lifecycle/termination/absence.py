@@ -26,6 +26,8 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 # Two reads in a row, this far apart, must not find an instance before it counts as terminated.
 NOT_FOUND_INTERVAL: Final = timedelta(seconds=60)
+# An older read says nothing: the instance may have been listed since, and nobody had a reason to read it by its id.
+NOT_FOUND_HOLDS: Final = timedelta(minutes=10)
 _STOPPED: Final = ("stopping", "stopped")
 _RUNNING: Final = ("pending", "running")
 
@@ -42,7 +44,7 @@ def read_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tup
         _forget_not_found(ports, claim)
         return instance, instance.state == "terminated"
     first = parse_time(claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND, ""))
-    if first is None or first > now:
+    if first is None or not timedelta(0) <= now - first <= NOT_FOUND_HOLDS:
         stamp = {labels.INSTANCE_NOT_FOUND: format_time(now)}
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": stamp})
         return None, False
