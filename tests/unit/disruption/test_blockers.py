@@ -6,6 +6,7 @@ import pytest
 from spotwright.disruption.blockers import blocked_events
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import OwnerReference
 from spotwright.scheduling.plan import NodeAssignment, Plan
 from spotwright.simulation import builders
 from tests.unit.disruption.builders import NOBODY, claim, node, on, snapshot
@@ -51,6 +52,20 @@ def test_a_pod_whose_annotation_says_nothing_is_told_what_is_allowed(value: str)
         f'karpenter.sh/do-not-disrupt "{value[:100]}" is ignored: allowed are "true" and a positive duration such as'
         ' "30m"'
     )
+
+
+def test_of_the_pods_of_a_controller_one_is_told() -> None:
+    """Their template is to be corrected; and each event of thousands of pods would keep those of nodes waiting."""
+    forbids = {labels.DO_NOT_DISRUPT: "soon"}
+    other_values = {labels.DO_NOT_DISRUPT: "later"}
+    another = (OwnerReference("ReplicaSet", "another", "uid-another"),)
+    pods = (
+        *(on("a", builders.pod(name, annotations=forbids)) for name in ("c", "b", "d")),
+        on("a", builders.pod("e", annotations=other_values)),
+        on("a", builders.pod("f", annotations=forbids, owner_references=another)),
+        *(on("a", builders.pod(name, annotations=forbids, owner_references=())) for name in ("g", "h")),
+    )
+    assert {name for _, name, _, _ in blocked_objects(snapshot("a", pods=pods))} == {"b", "e", "f", "g", "h"}
 
 
 @pytest.mark.parametrize("value", ["", "false"])

@@ -109,13 +109,21 @@ def _is_recently_initialized(claim: NodeClaim, now: datetime) -> bool:
 
 
 def _invalid_annotations(snapshot: Snapshot) -> list[BlockedEvent]:
-    """Of pods on nodes that NodeClaims own. Source: Karpenter v1.14 ``pkg/utils/pod``, which ignores such values."""
+    """Of pods on nodes that NodeClaims own; of a controller's pods, whose template is to be corrected, the first one is
+    told. Source: Karpenter v1.14 ``pkg/utils/pod``, which ignores such values.
+    """
     nodes = {claim.node_name for claim in snapshot.nodeclaims if claim.is_managed} - {""}
-    return [
-        BlockedEvent("pods", pod.metadata, events.INVALID_DO_NOT_DISRUPT_ANNOTATION(value=value[:_SHOWN_CHARACTERS]))
+    invalid = [
+        (pod, value)
         for pod in snapshot.pods
         if pod.is_active and pod.node_name in nodes and (value := eviction.invalid_do_not_disrupt(pod))
     ]
+    told: dict[tuple[str, str], BlockedEvent] = {}
+    for pod, value in sorted(invalid, key=lambda found: found[0].key):
+        owner = next((owner.uid for owner in pod.metadata.owner_references if owner.uid), pod.key)
+        event = events.INVALID_DO_NOT_DISRUPT_ANNOTATION(value=value[:_SHOWN_CHARACTERS])
+        told.setdefault((owner, value), BlockedEvent("pods", pod.metadata, event))
+    return list(told.values())
 
 
 def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason: str) -> tuple[BlockedEvent, ...]:

@@ -150,7 +150,8 @@ DISRUPTION_BLOCKED: Final = EventRow(
 INVALID_DO_NOT_DISRUPT_ANNOTATION: Final = EventRow(
     "InvalidDoNotDisruptAnnotation", _WARNING, ("pods",),
     'karpenter.sh/do-not-disrupt "{value}" is ignored: allowed are "true" and a positive duration such as "30m"',
-    when="The value of the pod's annotation is neither, so that the pod keeps its node from no disruption.",
+    when="The value of the pod's annotation is neither, so that the pod keeps its node from no disruption. Of a"
+    " controller's pods one is told.",
     repeat_after=timedelta(minutes=15),
     remedy="Correct the annotation in the pod's template, or remove it.",
 )
