@@ -2,11 +2,12 @@
 
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
-from spotwright.errors import Denied
+from spotwright.errors import Conflict, Denied
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
@@ -65,6 +66,32 @@ def test_a_deleted_node_ends_its_claim_though_neither_names_the_other(world: Wor
     world.cluster.delete_node(node_of(world, claim))
     lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
     assert current(world, claim).metadata.deletion_timestamp is not None
+
+
+def test_a_claim_whose_node_is_gone_with_its_finalizer_goes_and_its_pod_runs_elsewhere(world: World) -> None:
+    """Somebody took the finalizer off; the instance runs on, and its kubelet does not make the Node anew."""
+    claim = running_claim(world)
+    world.cluster.remove("nodes", claim.node_name)
+    assert world.run(11 * MINUTES, until=lambda: len(world.running_pods()) == 1)
+    world.run(MINUTES)
+    assert claim.name not in {each.name for each in world.claims()}
+    assert instance_id(claim.provider_id) not in {instance.id for instance in world.ec2.live_instances()}
+
+
+def test_a_node_that_goes_while_it_is_registered_takes_its_claim_along(world: World) -> None:
+    usual = world.cluster.set_taints
+
+    def vanishes(node: Node, *arguments: Any, **more: Any) -> Any:
+        world.cluster.remove("nodes", node.name)
+        world.cluster.set_taints = usual  # type: ignore[method-assign]
+        raise Conflict("nodes has been modified", code="Conflict")
+
+    world.cluster.set_taints = vanishes  # type: ignore[method-assign]
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Registered") for claim in world.claims()))
+    (claim,) = world.claims()
+    assert world.run(11 * MINUTES, until=lambda: len(world.running_pods()) == 1)
+    assert claim.name not in {each.name for each in world.claims() if each.metadata.deletion_timestamp is None}
 
 
 def test_a_node_that_somebody_tainted_as_disrupted_takes_pods_again_a_minute_later(world: World) -> None:

@@ -216,10 +216,10 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None, n
         return _step_launch(ports, claim, now)
     claim = _with_missing_labels(ports, claim)
     nodes = nodes_of(ports, claim, now=now, seen=seen.node if seen is not None else None)
-    leaving = _leaving_node(claim, nodes)
-    if leaving is not None and not other_claims(ports, claim):
-        log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=leaving.name)
-        deletion = Deletion("node_deleted", f"Node {leaving.name} was deleted")
+    deleted = _deleted_node(ports, claim, nodes)
+    if deleted and not other_claims(ports, claim):
+        log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=deleted)
+        deletion = Deletion("node_deleted", f"Node {deleted} was deleted")
         delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
     if not claim.is_condition_true("Registered"):
@@ -232,13 +232,18 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None, n
     return _step_initialized(ports, claim, node, now)
 
 
-def _leaving_node(claim: NodeClaim, nodes: tuple[Node, ...]) -> Node | None:
-    """The claim's own Node, if it is being deleted: the one that it is registered with, or else the only one there is.
+def _deleted_node(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ...]) -> str:
+    """The name of the claim's own Node if it is being deleted, or is gone: the one that it is registered with, or else
+    the only one there is. "" = it stays.
 
-    Any other may have stated the provider id without having the instance.
+    Any other may have stated the provider id without having the instance. Unlike in Karpenter, a registered claim whose
+    Node is gone goes, too: no kubelet makes its Node anew, and plans would count on it until it expires.
     """
     own = [node for node in nodes if node.name == claim.node_name] if claim.node_name else nodes
-    return own[0] if len(own) == 1 and own[0].metadata.deletion_timestamp is not None else None
+    if len(own) == 1 and own[0].metadata.deletion_timestamp is not None:
+        return own[0].name
+    is_gone = claim.node_name and not nodes and ports.cluster.node(claim.node_name) is None
+    return claim.node_name if is_gone else ""
 
 
 def _with_missing_labels(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
