@@ -11,7 +11,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, StatusCheck
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.meta import Condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -252,7 +252,8 @@ def test_a_lone_node_that_states_the_instance_of_a_claim_of_another_node_costs_n
     """The claim's own Node is gone for a moment."""
     victim = repaired.claims()[0]
     own = sick_for_long(repaired, victim)
-    metadata = ObjectMeta("liar", labels=own.metadata.labels, finalizers=own.metadata.finalizers)
+    # As old as the other one: or else its condition would count from now on.
+    metadata = msgspec.structs.replace(own.metadata, name="liar", uid="", resource_version="", owner_references=())
     repaired.cluster.put("nodes", msgspec.structs.replace(own, metadata=metadata))
     repaired.cluster.remove("nodes", own.name)
     looked_at_twice(repaired)
