@@ -422,6 +422,15 @@ def test_a_deleted_node_that_states_anothers_instance_costs_its_claim_nothing(wo
     assert len(world.running_pods()) == 1
 
 
+def test_no_pod_is_planned_for_a_node_that_states_anothers_instance(world: World) -> None:
+    """It is not registered, so that the room that the NodeClaim promises would count a second time."""
+    claim = running_claim(world)
+    ready = (Condition("Ready", "True", last_transition_time=world.clock.seconds()),)
+    world.cluster.put("nodes", Node(ObjectMeta("liar"), provider_id=claim.provider_id, conditions=ready))
+    world.deploy(builders.pod("more", cpu_millicores=1800), 1)
+    assert world.run(2 * MINUTES, until=lambda: len(world.running_pods()) == 2)
+
+
 def test_a_node_of_another_claim_that_states_an_instance_is_not_drained_with_it(world: World) -> None:
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
     assert world.run(60, until=lambda: len(world.running_pods()) == 2)

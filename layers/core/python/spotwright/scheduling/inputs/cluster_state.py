@@ -37,7 +37,10 @@ class ClusterState:
 
 
 def build_cluster_state(snapshot: Snapshot, catalog: Catalog, daemonset_pods: Sequence[DaemonSetPod]) -> ClusterState:
-    """Nodes and NodeClaims in flight, with their room."""
+    """Nodes and NodeClaims in flight, with their room.
+
+    What a NodeClaim promises counts for the Node that it is registered with alone, whoever else states its provider id.
+    """
     by_provider_id = {nodeclaim.provider_id: nodeclaim for nodeclaim in snapshot.nodeclaims if nodeclaim.provider_id}
     by_node_name = {nodeclaim.node_name: nodeclaim for nodeclaim in snapshot.nodeclaims if nodeclaim.node_name}
     nodepools = {nodepool.name: nodepool for nodepool in snapshot.nodepools}
@@ -45,7 +48,8 @@ def build_cluster_state(snapshot: Snapshot, catalog: Catalog, daemonset_pods: Se
     for node in snapshot.nodes:
         nodeclaim = by_provider_id.get(node.provider_id) or by_node_name.get(node.name)
         with_node.add(nodeclaim.name if nodeclaim else "")
-        state_node = _build_node(node, nodeclaim, nodepools.get(node.nodepool), catalog)
+        promising = nodeclaim if nodeclaim is not None and nodeclaim.node_name in ("", node.name) else None
+        state_node = _build_node(node, promising, nodepools.get(node.nodepool), catalog)
         (deleting_nodes if _is_deleting(node, nodeclaim) else nodes).append(state_node)
     nodes += _in_flight_nodes(snapshot, catalog, with_node)
     by_name = {state_node.name: state_node for state_node in (*nodes, *deleting_nodes)}
