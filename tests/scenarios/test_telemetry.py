@@ -144,6 +144,11 @@ SCENARIOS = {
         "a_refusal_that_stays_ends_the_claim_after_five_minutes",
     ),
     "scenarios/lifecycle/test_cluster_state.py": ("a_fresh_state_is_read_instead_of_lists",),
+    "scenarios/lifecycle/test_story.py": (
+        "a_consolidation_that_a_pod_forbids_meanwhile_is_rejected_with_the_reason",
+        "a_node_and_the_one_that_replaces_it_tell_both_sides_of_a_consolidation",
+        "until_when_a_pod_keeps_its_node_is_told_and_when_that_has_ended",
+    ),
     "scenarios/lifecycle/test_nodepool_status.py": ("where_nobody_rings_the_poll_counts",),
     "scenarios/lifecycle/launch/test_taken_names.py": ("a_taken_name_costs_one_place_which_is_planned_again",),
     "scenarios/lifecycle/provisioning/test_nodeoverlays.py": ("an_overlay_says_whether_it_counts",),

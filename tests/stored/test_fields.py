@@ -14,7 +14,7 @@ from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
 from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, OfferingHistory, Settings, Snapshot
 from spotwright.scheduling.plan import Cause, HeldBackNodes, NewNode, Plan, ResourceUsage, UnplacedPod
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, ProposedMove
 from tests.stored.fields import Field, find_stated, list_fields
 from tests.stored.recorded import (
     is_region,
@@ -63,9 +63,14 @@ NOT_STATED: dict[Field, str] = {
     (Launch, "replaces"): UNUSED,
     (Launch, "reason"): UNUSED,
     (LaunchRow, "replaces"): UNUSED,
-    (LaunchRow, "reason"): UNUSED,
+    (LaunchRow, "reason"): YOUNGER,
     (Disruption, "savings_picousd_per_hour"): UNUSED,
     (CommandRow, "own_replacements"): YOUNGER,
+    (CommandRow, "awaited"): YOUNGER,
+    (CommandRow, "moves"): YOUNGER,
+    (ProposedMove, "candidates"): YOUNGER,
+    (ProposedMove, "move"): YOUNGER,
+    (ProposedMove, "saving"): YOUNGER,
     (NoticeRow, "ended"): YOUNGER,
     (NoticeRow, "events"): YOUNGER,
     (CommandRow, "rollout"): YOUNGER,

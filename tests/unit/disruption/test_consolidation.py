@@ -410,7 +410,7 @@ def test_without_time_nothing_is_tried() -> None:
 
 def test_without_time_to_judge_nothing_goes() -> None:
     observed, types = cluster(machine("a", LARGE, app("p", 900))), catalog(LARGE, SMALL)
-    chosen = still_allowed(observed, Plan(), types, {"a": "a"}, locked=NOBODY)
+    chosen, _ = still_allowed(observed, Plan(), types, {"a": "a"}, locked=NOBODY)
     assert moved(judge(observed, Plan(), types, chosen)) == [("a",)]
     found = judge(observed, Plan(), types, chosen, has_time=lambda: False)
     assert moved(found) == []
@@ -428,9 +428,37 @@ def test_what_was_chosen_is_judged_alike_on_the_snapshot_that_is_stored() -> Non
 
 def test_a_candidate_with_another_uid_is_not_the_one_that_was_proposed() -> None:
     observed, types = cluster(machine("a", LARGE, app("p", 900))), catalog(LARGE, SMALL)
-    assert [one.name for one in still_allowed(observed, Plan(), types, {"a": "a"}, locked=NOBODY)] == ["a"]
-    assert still_allowed(observed, Plan(), types, {"a": "another"}, locked=NOBODY) == []
+    allowed, kept = still_allowed(observed, Plan(), types, {"a": "a"}, locked=NOBODY)
+    assert ([candidate.name for candidate in allowed], kept) == (["a"], [])
+    assert still_allowed(observed, Plan(), types, {"a": "another"}, locked=NOBODY) == ([], [])
     assert judge(observed, Plan(), types, ()).moves == ()
+
+
+def test_those_that_may_not_go_any_more_say_why() -> None:
+    kept = app("p-c", 900, annotations={labels.DO_NOT_DISRUPT: "true"})
+    machines = [machine("a", LARGE, app("p-a", 900)), machine("b", LARGE), machine("c", LARGE, kept)]
+    machines += [machine(name, LARGE, *(app(f"p-{name}-{number}", 90) for number in range(3))) for name in "de"]
+    machines += [machine("f", LARGE, app("p-f", 900))]
+    observed = cluster(*machines)
+    going = tuple(
+        msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=NOW))
+        if claim.name == "f"
+        else claim
+        for claim in observed.nodeclaims
+    )
+    observed = msgspec.structs.replace(observed, nodeclaims=going)
+    uids = {name: name for name in "abcdef"} | {"gone": "gone"}
+    allowed, stays = still_allowed(
+        observed, Plan(), catalog(LARGE, SMALL), uids, locked=frozenset({"e"}), most_evictions=2
+    )
+    assert [candidate.name for candidate in allowed] == ["a"]
+    assert {blocked.claim: blocked.reason for blocked in stays} == {
+        "b": "no pod of the node needs another one any more",
+        "c": "pod has the karpenter.sh/do-not-disrupt annotation (Pod=default/p-c)",
+        "d": "no more than 2 evictions may be made for the sake of price",
+        "e": "another disruption or an interruption notice holds the node",
+        "f": "node is deleting or marked for deletion",
+    }
 
 
 def test_the_total_never_rises_whatever_is_moved() -> None:

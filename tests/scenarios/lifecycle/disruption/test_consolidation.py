@@ -273,13 +273,19 @@ def the_evictions_of_the_hour_are_taken(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "happen",
+    ("happen", "why"),
     [
-        *(pods_need_a_node, a_notice_comes, another_proposal_has_it, the_ceiling_is_reached),
-        *(the_breaker_has_nothing_left, the_evictions_of_the_hour_are_taken),
+        (pods_need_a_node, "1 node is needed for pending pods first"),
+        (a_notice_comes, "1 node is needed for pending pods first"),
+        (another_proposal_has_it, "another disruption or an interruption notice holds the node"),
+        (the_ceiling_is_reached, "pod default/small-"),
+        (the_breaker_has_nothing_left, "the breaker admits no more nodes now (setting BREAKER_PERCENT)"),
+        (the_evictions_of_the_hour_are_taken, "no more than 1 eviction may be made for the sake of price now: "),
     ],
 )
-def test_what_happens_within_the_fifteen_seconds_counts(world: World, happen: Callable[[World], None]) -> None:
+def test_what_happens_within_the_fifteen_seconds_counts_and_is_told(
+    world: World, happen: Callable[[World], None], why: str
+) -> None:
     proposed(world)
     (row,) = [row for row in commands(world) if row.phase == "proposed"]
     happen(world)
@@ -288,6 +294,9 @@ def test_what_happens_within_the_fifteen_seconds_counts(world: World, happen: Ca
     assert result.committed == ()
     assert not world.state.cluster_row.pending_decisions
     assert [found.phase for found in commands(world) if found.id == row.id] == ["aborted"]
+    (rejected,) = messages(world, "ConsolidationRejected")
+    assert f"is replaced with on-demand c5.large, reason: {why}" in rejected
+    assert rejected.endswith(" (savings: $0.2880/h)")
 
 
 def test_a_candidate_that_a_user_deletes_costs_no_second_node(world: World) -> None:
@@ -394,5 +403,6 @@ def test_a_doorbell_that_comes_twice_does_not_give_up_what_was_committed(world: 
     assert validate(world.ports, proposal, now=later).committed
     validate(world.ports, proposal, now=later + timedelta(seconds=1))
     assert disruptions(world)["Underutilized"] == ["proposed"]
+    assert messages(world, "ConsolidationRejected") == []
     assert world.run(300, until=lambda: types(world) == {"c5.large": 1})
     assert disruptions(world)["Underutilized"] == ["done"]

@@ -93,7 +93,7 @@ def test_drifted_nodes_stay_while_pods_wait_that_came_since_they_were_looked_at(
     assert world.run(10, until=lambda: any(claim.is_condition_true("Drifted") for claim in world.claims()))
     world.cluster.put("pods", builders.pod("late", cpu_millicores=5000, unschedulable=True))
     result = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
-    assert result.obstacle == "1 nodes are needed for pending pods first"
+    assert result.obstacle == "1 node is needed for pending pods first"
     assert not result.committed
 
 

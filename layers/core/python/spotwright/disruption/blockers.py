@@ -16,7 +16,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
-from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition, format_time
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
@@ -33,7 +33,7 @@ _SHOWN_CHARACTERS: Final = 100
 
 
 class BlockedEvent(msgspec.Struct, frozen=True):
-    """An Event that says why something may not be disrupted. ``kind`` and ``about`` name its object."""
+    """An Event about what may not be disrupted, or may be again. ``kind`` and ``about`` name its object."""
 
     kind: str
     about: ObjectMeta
@@ -108,22 +108,39 @@ def _is_recently_initialized(claim: NodeClaim, now: datetime) -> bool:
     )
 
 
-def _invalid_annotations(snapshot: Snapshot) -> list[BlockedEvent]:
-    """Of pods on nodes that NodeClaims own; of a controller's pods, whose template is to be corrected, the first one is
-    told. Source: Karpenter v1.14 ``pkg/utils/pod``, which ignores such values.
+def annotation_events(snapshot: Snapshot) -> tuple[BlockedEvent, ...]:
+    """What the annotations do-not-disrupt mean of pods on nodes that NodeClaims own, but for ``true``; of a
+    controller's pods with an invalid value, whose template is to be corrected, the first one is told.
+
+    Source: Karpenter v1.14 ``pkg/utils/pod``, which ignores what is neither ``true`` nor a duration, and tells of a
+    duration that has ended as long as the pod runs. Here that is told in the first minutes: later it is no news.
     """
     nodes = {claim.node_name for claim in snapshot.nodeclaims if claim.is_managed} - {""}
-    invalid = [
-        (pod, value)
+    annotated = [
+        pod
         for pod in snapshot.pods
-        if pod.is_active and pod.node_name in nodes and (value := eviction.invalid_do_not_disrupt(pod))
+        if labels.DO_NOT_DISRUPT in pod.metadata.annotations and pod.is_active and pod.node_name in nodes
     ]
     told: dict[tuple[str, str], BlockedEvent] = {}
-    for pod, value in sorted(invalid, key=lambda found: found[0].key):
-        owner = next((owner.uid for owner in pod.metadata.owner_references if owner.uid), pod.key)
-        event = events.INVALID_DO_NOT_DISRUPT_ANNOTATION(value=value[:_SHOWN_CHARACTERS])
-        told.setdefault((owner, value), BlockedEvent("pods", pod.metadata, event))
-    return list(told.values())
+    for pod in sorted(annotated, key=lambda found: found.key):
+        invalid = eviction.invalid_do_not_disrupt(pod)
+        owner = next((owner.uid for owner in pod.metadata.owner_references if owner.uid), "") if invalid else ""
+        event = _annotation_event(pod, invalid, snapshot.now)
+        if event is not None:
+            told.setdefault((owner or pod.key, invalid), BlockedEvent("pods", pod.metadata, event))
+    return tuple(told.values())
+
+
+def _annotation_event(pod: Pod, invalid: str, now: datetime) -> Event | None:
+    if invalid:
+        return events.INVALID_DO_NOT_DISRUPT_ANNOTATION(value=invalid[:_SHOWN_CHARACTERS])
+    until = eviction.do_not_disrupt_until(pod)
+    if until is None:
+        return None
+    if now < until:
+        return events.DO_NOT_DISRUPT_UNTIL(until=format_time(until))
+    elapsed = events.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED
+    return elapsed() if now - until < elapsed.repeat_after else None
 
 
 def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason: str) -> tuple[BlockedEvent, ...]:
@@ -136,7 +153,7 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
     named = {node.name: node for node in snapshot.nodes}
     nominated = frozenset(node.name for node in plan.existing_nodes)
     buffered = frozenset(node.name for node in plan.buffer_assignments)
-    blocked: list[BlockedEvent] = _invalid_annotations(snapshot)
+    blocked: list[BlockedEvent] = []
     for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
         if not claim.is_managed or claim.name in locked or claim.metadata.deletion_timestamp is not None:

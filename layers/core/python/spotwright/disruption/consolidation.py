@@ -30,6 +30,7 @@ from spotwright.disruption.prices import Prices
 from spotwright.disruption.simulation import Simulation
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
 from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
@@ -182,12 +183,35 @@ def still_allowed(
     *,
     locked: frozenset[str],
     most_evictions: int | None = None,
-) -> list[Candidate]:
-    """Those of these claims, name → uid, that may be consolidated now, within their budgets and so many evictions."""
-    candidates, _, _ = find_candidates(snapshot, plan, Prices(snapshot, catalog).catalog, locked=locked)
+) -> tuple[list[Candidate], list[Blocked]]:
+    """Those of these claims, name → uid, that may be consolidated now, within their budgets and so many evictions; and
+    why the others may not. Nothing is said of those that do not exist any more.
+    """
+    candidates, blocked, ineligible = find_candidates(snapshot, plan, Prices(snapshot, catalog).catalog, locked=locked)
     same = [candidate for candidate in candidates if uids.get(candidate.name) == candidate.claim.metadata.uid]
-    within, _ = within_budgets(same, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)
-    return _within_evictions(within, most_evictions)
+    within, waiting = within_budgets(same, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)
+    allowed = _within_evictions(within, most_evictions)
+    reasons = {stays.claim: stays.reason for stays in (*blocked, *ineligible, *waiting)}
+    names = {candidate.name for candidate in allowed}
+    too_many = {candidate.name for candidate in within} - names
+    if most_evictions is not None:
+        why = _describe_limit(most_evictions, snapshot.settings.max_evictions_per_hour)
+        reasons |= dict.fromkeys(too_many, why)
+    left = [claim for claim in snapshot.nodeclaims if uids.get(claim.name) == claim.metadata.uid]
+    return allowed, [
+        Blocked(claim.name, reasons.get(claim.name) or _left_out(claim, locked))
+        for claim in left
+        if claim.name not in names
+    ]
+
+
+def _left_out(claim: NodeClaim, locked: frozenset[str]) -> str:
+    """Why the claim is no candidate that could be blocked."""
+    if claim.name in locked:
+        return "another disruption or an interruption notice holds the node"
+    if claim.metadata.deletion_timestamp is not None:
+        return "node is deleting or marked for deletion"
+    return "no pod of the node needs another one any more"
 
 
 def judge(

@@ -155,6 +155,18 @@ INVALID_DO_NOT_DISRUPT_ANNOTATION: Final = EventRow(
     repeat_after=timedelta(minutes=15),
     remedy="Correct the annotation in the pod's template, or remove it.",
 )
+DO_NOT_DISRUPT_UNTIL: Final = EventRow(
+    "DoNotDisruptUntil", _NORMAL, ("pods",), "The karpenter.sh/do-not-disrupt grace period will elapse at {until}",
+    when="The pod's annotation is a duration, and keeps the pod's node from disruption until then.",
+    # Kubernetes forgets an Event after an hour.
+    repeat_after=timedelta(hours=1),
+)
+DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED: Final = EventRow(
+    "DoNotDisruptGracePeriodElapsed", _NORMAL, ("pods",),
+    "The karpenter.sh/do-not-disrupt grace period has elapsed: the annotation keeps the pod's node no longer",
+    when="The duration that the pod's annotation says has passed since the pod's start, within the last 15 minutes.",
+    repeat_after=timedelta(minutes=15),
+)
 UNCONSOLIDATABLE: Final = EventRow(
     "Unconsolidatable", _NORMAL, _NODE, 'NodePool "{nodepool}" has consolidation disabled',
     when="The node's NodePool has consolidateAfter: Never.",
@@ -166,10 +178,30 @@ CANNOT_CONSOLIDATE: Final = EventRow(
     " message says why.",
     repeat_after=timedelta(minutes=15),
 )
+CONSOLIDATION_CANDIDATE: Final = EventRow(
+    "ConsolidationCandidate", _NORMAL, ("nodeclaims",), "Consolidation candidate: {move} (savings: {savings})",
+    when="It was proposed to remove or replace the node for its price. Fifteen seconds later it is judged again:"
+    " ConsolidationApproved or ConsolidationRejected follows.",
+)
+CONSOLIDATION_REJECTED: Final = EventRow(
+    "ConsolidationRejected", _NORMAL, ("nodeclaims",),
+    "Consolidation rejected: {move}, reason: {reason} (savings: {savings})",
+    when="What was proposed is not allowed or not worth it any more, or could not be judged in time: the message says"
+    " why. The node is kept.",
+)
 CONSOLIDATION_APPROVED: Final = EventRow(
     "ConsolidationApproved", _NORMAL, ("nodeclaims",), "{move}",
     when="The node is removed or replaced because that is cheaper: the message says by what, how much it saves, and"
     " what its evictions count as.",
+)
+DISRUPTION_LAUNCHING: Final = EventRow(
+    "DisruptionLaunching", _NORMAL, ("nodeclaims",), "Launching NodeClaim: {reason}",
+    when="The NodeClaim was created to take the pods of nodes that are disrupted for the reason that the message"
+    " names.",
+)
+DISRUPTION_WAITING_READINESS: Final = EventRow(
+    "DisruptionWaitingReadiness", _NORMAL, ("nodeclaims",), "Waiting on readiness to continue disruption",
+    when="Nodes that are disrupted wait until this NodeClaim, which takes their pods, is Initialized.",
 )
 DISRUPTION_TERMINATING: Final = EventRow(
     "DisruptionTerminating", _NORMAL, _NODE, "Disrupting {kind}: {reason}",
@@ -289,8 +321,8 @@ TERMINATING_ON_INTERRUPTION: Final = EventRow(
 # Reasons of events and types of conditions in the order of a NodeClaim's life. Times have whole seconds, and within a
 # second kubectl shows what stands first: with these, what comes first.
 _BEGINNING: Final = (
-    "Launched", "UnregisteredTaintMissing", "Registered", "Initialized", "Ready", "ConsistentStateFound",
-    "Consolidatable", "Nominated",
+    "DisruptionLaunching", "Launched", "DisruptionWaitingReadiness", "UnregisteredTaintMissing", "Registered",
+    "Initialized", "Ready", "ConsistentStateFound", "Consolidatable", "Nominated",
 )  # fmt: skip
 _END: Final = (
     "DisruptionReason", "DisruptionTerminating", "Deleting", "TerminationGracePeriodExpiring", "PodStoppedEarly",

@@ -45,8 +45,16 @@ def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
     value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "")
     if value == "true":
         return True
-    lasting = parse_go_duration(value)
-    return lasting is not None and (pod.start_time is None or now < pod.start_time + lasting)
+    if pod.start_time is None:
+        return parse_go_duration(value) is not None
+    until = do_not_disrupt_until(pod)
+    return until is not None and now < until
+
+
+def do_not_disrupt_until(pod: Pod) -> datetime | None:
+    """When the annotation do-not-disrupt of a pod that has started ends, or has ended; None = it is no duration."""
+    lasting = parse_go_duration(pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, ""))
+    return pod.start_time + lasting if lasting is not None and pod.start_time is not None else None
 
 
 def invalid_do_not_disrupt(pod: Pod) -> str:

@@ -1,18 +1,21 @@
 """Consolidation: moves that are worth it are proposed, and after fifteen seconds judged again on the live cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from spotwright.decisions.decision import Disruption, derived_id
 from spotwright.disruption import breaker, consolidation
-from spotwright.disruption.candidates import Candidate
+from spotwright.disruption.candidates import Blocked, Candidate
+from spotwright.disruption.cheaper_nodes import dollars
 from spotwright.disruption.consolidation import Consolidation
 from spotwright.disruption.consolidation_moves import Move
 from spotwright.errors import Conflict
+from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
+from spotwright.telemetry.rows import Event
 from spotwright.workflows.disrupt.eviction_limit import EvictionLimit, read_eviction_limit
 from spotwright.workflows.disrupt.inputs import (
     VALIDATION_SECONDS,
@@ -23,13 +26,14 @@ from spotwright.workflows.disrupt.inputs import (
     gather_and_plan,
     locked_claims,
 )
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import CommandRow, epoch_ms
+from spotwright.workflows.ports.rows import CommandRow, ProposedMove, epoch_ms
 
 # No trial is begun with less time left: what was found is proposed then.
 SEARCH_SECONDS: Final = 30
@@ -39,6 +43,7 @@ COMMIT_SECONDS: Final = 10
 REASONS_SHOWN: Final = 10
 # NodeClaims and new nodes named in a sentence.
 NAMES_SHOWN: Final = 5
+_NOT_ADMITTED: Final = "the breaker admits no more nodes now (setting BREAKER_PERCENT)"
 
 
 def propose_consolidation(
@@ -71,12 +76,16 @@ def propose_consolidation(
         candidates=candidates,
         candidate_uids=uids,
         evictions=sum(move.evictions for move in found.moves),
+        moves=tuple(
+            ProposedMove(move.candidates, _describe_change(move), move.saving_picousd_per_hour) for move in found.moves
+        ),
         phase="proposed",
         created=epoch_ms(snapshot.now),
     )
     ports.state.create(row)
     bell = Doorbell(snapshot.cluster, "validate", row.id)
     ports.doorbells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
+    _record_candidates(ports, row, now=snapshot.now)
     details = tuple(_describe(move) for move in found.moves[:REASONS_SHOWN])
     return DisruptResult(reason=consolidation.REASON, proposed=candidates, details=details), found
 
@@ -89,16 +98,19 @@ def validate_consolidation(
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
     obstacle = obstacle or buying(plan)
     if obstacle:
-        abort_proposal(ports, row)
+        if abort_proposal(ports, row):
+            there = [claim.name for claim in snapshot.nodeclaims]
+            record_rejections(ports, row, dict.fromkeys(there, obstacle), now=now)
         return DisruptResult(obstacle)
     snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     catalog = ports.catalogs.read(snapshot.catalog_key)
     locked = locked_claims(ports, snapshot, but=row.id)
     limit = read_eviction_limit(ports, snapshot, but=row.id)
-    chosen = consolidation.still_allowed(
+    chosen, kept = consolidation.still_allowed(
         snapshot, plan, catalog, row.candidate_uids, locked=locked, most_evictions=limit.left
     )
     found = consolidation.judge(snapshot, plan, catalog, chosen, has_time=lambda: _has_time(seconds_left))
+    kept += found.refused
     again = Doorbell(row.cluster, "validate", row.id)
     try:
         wanted = sum(len(move.candidates) for move in found.moves)
@@ -107,11 +119,16 @@ def validate_consolidation(
         ports.doorbells.ring("disrupt", [again], delay_seconds=1)
         return DisruptResult()
     if admitted < wanted:
-        found = consolidation.judge(
-            snapshot, plan, catalog, _first(found.moves, chosen, admitted), has_time=lambda: _has_time(seconds_left)
-        )
+        first = _first(found.moves, chosen, admitted)
+        names = {candidate.name for candidate in first}
+        going = (name for move in found.moves for name in move.candidates)
+        kept += [Blocked(name, _NOT_ADMITTED) for name in going if name not in names]
+        found = consolidation.judge(snapshot, plan, catalog, first, has_time=lambda: _has_time(seconds_left))
+        kept += found.refused
+    reasons = {stays.claim: stays.reason for stays in kept}
     if not found.moves or found.snapshot is None:
-        abort_proposal(ports, row)
+        if abort_proposal(ports, row):
+            record_rejections(ports, row, reasons, now=now)
         return DisruptResult(breaker_open=breaker_open, details=_reasons(found))
     decision = commit_plan(
         state=ports.state,
@@ -129,6 +146,7 @@ def validate_consolidation(
         return DisruptResult()
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
     _record_approvals(ports, snapshot, found.moves, limit)
+    record_rejections(ports, row, reasons, now=now)
     committed = tuple(sorted(name for move in found.moves for name in move.candidates))
     details = tuple(_describe(move) for move in found.moves[:REASONS_SHOWN])
     return DisruptResult(breaker_open=breaker_open, reason=consolidation.REASON, committed=committed, details=details)
@@ -175,6 +193,41 @@ def _disruptions(
     )
 
 
+def _record_candidates(ports: ProvisionPorts, row: CommandRow, *, now: datetime) -> None:
+    told = {
+        name: events.CONSOLIDATION_CANDIDATE(move=proposed.move, savings=_savings(proposed))
+        for proposed in row.moves
+        for name in proposed.candidates
+    }
+    _record(ports, row, told, now)
+
+
+def record_rejections(ports: ProvisionPorts, row: CommandRow, reasons: Mapping[str, str], *, now: datetime) -> None:
+    """Tell NodeClaims of a proposal why they stay. ``reasons``: by name; of others nothing is said."""
+    told = {
+        name: events.CONSOLIDATION_REJECTED(move=proposed.move, reason=reasons[name], savings=_savings(proposed))
+        for proposed in row.moves
+        for name in proposed.candidates
+        if name in reasons
+    }
+    _record(ports, row, told, now)
+
+
+def _record(ports: ProvisionPorts, row: CommandRow, told: Mapping[str, Event], now: datetime) -> None:
+    """``told``: by name of the NodeClaim."""
+
+    def record(name: str) -> None:
+        about = ObjectMeta(name, uid=row.candidate_uids[name])
+        ports.cluster.record_event("nodeclaims", about, told[name], now=now)
+
+    in_parallel(record, told)
+
+
+def _savings(proposed: ProposedMove) -> str:
+    """With four digits: Karpenter's two are $0.00 for a small node."""
+    return f"{dollars(proposed.saving_picousd_per_hour)}/h"
+
+
 def _record_approvals(ports: ProvisionPorts, snapshot: Snapshot, moves: Sequence[Move], limit: EvictionLimit) -> None:
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
     of_hour = limit.describe(sum(move.evictions for move in moves))
@@ -186,11 +239,15 @@ def _record_approvals(ports: ProvisionPorts, snapshot: Snapshot, moves: Sequence
 
 def _describe(move: Move) -> str:
     """For example: ``saves $0.0770/h; … earned back in 47 minutes: NodeClaim a is replaced with spot m5.large``."""
+    return f"{move.describe()}: {_describe_change(move)}"
+
+
+def _describe_change(move: Move) -> str:
     named = (
         f"NodeClaim {move.candidates[0]} is" if len(move.candidates) == 1 else f"NodeClaims {_few(move.candidates)} are"
     )
     kinds = [f"{node.capacity_type} {node.instance_types[0]}" for node in move.new_nodes]
-    return f"{move.describe()}: {named} " + (f"replaced with {_few(kinds)}" if kinds else "deleted")
+    return f"{named} " + (f"replaced with {_few(kinds)}" if kinds else "deleted")
 
 
 def _few(names: Sequence[str]) -> str:

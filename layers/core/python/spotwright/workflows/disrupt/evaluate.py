@@ -22,7 +22,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
 from spotwright.telemetry.rows import EventRow
-from spotwright.workflows.disrupt.consolidate import propose_consolidation
+from spotwright.workflows.disrupt.consolidate import propose_consolidation, record_rejections
 from spotwright.workflows.disrupt.drift import commit_drift, find_drifted
 from spotwright.workflows.disrupt.inputs import (
     VALIDATION_SECONDS,
@@ -42,6 +42,7 @@ from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 # A proposal that was not validated within this time is dropped, milliseconds.
 PROPOSAL_MS: Final = 120_000
+_NOT_VALIDATED: Final = "it was not validated within two minutes"
 # A command's row stays below DynamoDB's 400 KB, however long names are. Further nodes are proposed a minute later.
 MAXIMUM_CANDIDATES: Final = 500
 # Between looks at a canary that has not proved itself yet.
@@ -69,6 +70,7 @@ def evaluate(
             show_held_rollouts(ports, snapshot, obstacle)
         return DisruptResult(obstacle)
     locked = locked_claims(ports, snapshot)
+    _record_obstacles(ports, snapshot, blockers.annotation_events(snapshot))
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     candidates = empty_nodes.claims[:MAXIMUM_CANDIDATES]
@@ -185,4 +187,10 @@ def _record_obstacles(ports: ProvisionPorts, snapshot: Snapshot, obstacles: tupl
 def _abort_stale(ports: ProvisionPorts, now: datetime) -> None:
     for row in ports.state.commands():
         if row.phase == "proposed" and epoch_ms(now) - row.created > PROPOSAL_MS:
-            abort_proposal(ports, row)
+            _give_up(ports, row, now)
+
+
+def _give_up(ports: ProvisionPorts, row: CommandRow, now: datetime) -> None:
+    """Give up a proposal that nobody judged, for example because its doorbell was lost."""
+    if abort_proposal(ports, row):
+        record_rejections(ports, row, dict.fromkeys(row.candidates, _NOT_VALIDATED), now=now)

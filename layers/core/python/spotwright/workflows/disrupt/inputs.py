@@ -11,6 +11,7 @@ from spotwright.disruption import breaker, interruption
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import time_budget
@@ -96,7 +97,10 @@ def _pending(ports: ProvisionPorts) -> list[Decision]:
 
 def buying(plan: Plan) -> str:
     """Why nodes with pods are left alone while nodes are being bought for others; "" = none is."""
-    return f"{len(plan.new_nodes)} nodes are needed for pending pods first" if plan.new_nodes else ""
+    if not plan.new_nodes:
+        return ""
+    number = len(plan.new_nodes)
+    return f"{counted(number, 'node')} {'is' if number == 1 else 'are'} needed for pending pods first"
 
 
 def admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, wanted: int) -> tuple[int, bool]:
@@ -109,12 +113,16 @@ def admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, wanted: int) -> tu
     return admission.nodes, breaker.is_open(admission.breaker, now)
 
 
-def abort_proposal(ports: ProvisionPorts, row: CommandRow) -> None:
-    """Give a proposal up, unless it is committed: its row becomes the command, whose nodes are being bought then."""
+def abort_proposal(ports: ProvisionPorts, row: CommandRow) -> bool:
+    """Give a proposal up, unless it is committed: its row becomes the command, whose nodes are being bought then.
+
+    False when it was not given up here.
+    """
     if any(row.id == disruption.id for decision in _pending(ports) for disruption in decision.disruptions):
-        return
+        return False
     try:
-        ports.state.save(msgspec.structs.replace(row, phase="aborted", due=0))
+        ports.state.save(msgspec.structs.replace(row, phase="aborted", moves=(), due=0))
     except Conflict:
         # Another validation of the same proposal was first.
-        return
+        return False
+    return True

@@ -242,11 +242,21 @@ def _await_replacements(
     elif ready or late:
         _delete(ports, row, now)
     elif not is_between:
-        row = ports.state.save(msgspec.structs.replace(row, due=_next(row, claims, now)))
+        awaited = [claim for name in row.replacements if (claim := claims.by_name.get(name)) and _is_news(row, claim)]
+        names = (*row.awaited_replacements, *(claim.name for claim in awaited))
+        row = ports.state.save(msgspec.structs.replace(row, awaited_replacements=names, due=_next(row, claims, now)))
         delay = max(1, -(-(row.due - epoch_ms(now)) // 1000))
         ring_lifecycle(ports, "command", [row.id], delay_seconds=delay)
+        for claim in awaited:
+            event = events.DISRUPTION_WAITING_READINESS()
+            ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
     elif row != stored:
         ports.state.save(row)
+
+
+def _is_news(row: CommandRow, claim: NodeClaim) -> bool:
+    """Whether the claim is waited for, and was not told so."""
+    return claim.name not in row.initialized_replacements and claim.name not in row.awaited_replacements
 
 
 def _check_replacements(row: CommandRow, claims: Claims) -> tuple[CommandRow, str]:

@@ -14,6 +14,10 @@ SCHEDULED: Final = "scheduled"
 FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
 
+# Why nodes are launched: for pods. What is launched for a disruption has its reason.
+PROVISIONED: Final = "provisioned"
+
+
 class LaunchRow(msgspec.Struct, frozen=True):
     """A launch: nodes that are equal but for their pods, one CreateFleet call; authority until its claims have a
     providerID.
@@ -22,8 +26,9 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``request``: the exact serialised CreateFleet request, "" until it was made. ``instances``: claim → instance id.
     ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer. ``node``: the
     NewNode it realises, as JSON of scheduling.plan.NewNode; ``requests``: of claims that request something else, by
-    name; ``commands``: of claims that commands wait for, the ids of these. ``version``: optimistic lock. ``failure``:
-    "<code>: <message>" of why claims got no instance, "" = none; ``insufficient_capacity``: it was for capacity.
+    name; ``commands``: of claims that commands wait for, the ids of these; ``reason``: of their disruptions.
+    ``version``: optimistic lock. ``failure``: "<code>: <message>" of why claims got no instance, "" = none;
+    ``insufficient_capacity``: it was for capacity.
     ``offerings_closed``: offerings were marked empty for it: the next plan is another one. ``templates_recreated``: its
     templates were gone when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again,
     whoever rings; ``requested_at``: when ``request`` was last sent or about to be; both epoch milliseconds.
@@ -49,7 +54,7 @@ class LaunchRow(msgspec.Struct, frozen=True):
     nodeclass_hash: str = msgspec.field(default="", name="class_hash")
     instances: dict[str, str] = {}
     replaces: tuple[str, ...] = ()
-    reason: str = "provisioned"
+    reason: str = PROVISIONED
     failure: str = ""
     insufficient_capacity: bool = msgspec.field(default=False, name="insufficient")
     offerings_closed: bool = msgspec.field(default=False, name="marked")
@@ -62,14 +67,23 @@ class LaunchRow(msgspec.Struct, frozen=True):
     schema: int = 1
 
 
+class ProposedMove(msgspec.Struct, frozen=True):
+    """What a consolidation was proposed for. ``candidates``: NodeClaim names; ``move``: what becomes of them."""
+
+    candidates: tuple[str, ...]
+    move: str
+    saving_picousd_per_hour: int = msgspec.field(name="saving")
+
+
 class CommandRow(msgspec.Struct, frozen=True):
     """A disruption under way. ``candidates``: NodeClaim names; ``replacements``: claim names that must be
     Initialized before candidates go. ``phase``: proposed → planned → waiting → done | aborted (an interruption
     starts at planned). ``deadline``: epoch milliseconds; then a ``forced`` command goes on without its replacements,
     any other is aborted. ``initialized_replacements``: replacements that were Initialized once. ``own_replacements``:
     how many replacements, the first ones, the command's own decision makes; a claim of the name that another made is
-    none. ``rollout``, ``evictions``: see Disruption. ``failed``: epoch milliseconds at which it was given up because
-    its replacements were not Initialized in time, 0 = it was not."""
+    none. ``awaited_replacements``: those of which an Event says that they are waited for. ``rollout``, ``evictions``:
+    see Disruption. ``failed``: epoch milliseconds at which it was given up because its replacements were not
+    Initialized in time, 0 = it was not. ``moves``: of a consolidation, as long as it is proposed."""
 
     id: str
     cluster: str
@@ -80,10 +94,12 @@ class CommandRow(msgspec.Struct, frozen=True):
     replacements: tuple[str, ...] = ()
     initialized_replacements: tuple[str, ...] = msgspec.field(default=(), name="initialized")
     own_replacements: int = 0
+    awaited_replacements: tuple[str, ...] = msgspec.field(default=(), name="awaited")
     forced: bool = False
     rollout: str = ""
     evictions: int = 0
     failed: int = 0
+    moves: tuple[ProposedMove, ...] = ()
     phase: str = "planned"
     deadline: int = 0
     created: int = 0

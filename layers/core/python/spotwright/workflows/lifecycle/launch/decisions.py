@@ -165,7 +165,7 @@ def _launch_row(decision: Decision, launch: Launch, now: datetime) -> LaunchRow:
         requests=launch.requests,
         commands=_waiting_commands(decision, launch),
         replaces=launch.replaces,
-        reason=launch.reason,
+        reason=_launch_reason(decision, launch),
         created=epoch_ms(decision.now),
         due=epoch_ms(now + PHASE_TIMEOUT),
     )
@@ -178,6 +178,16 @@ def _waiting_commands(decision: Decision, launch: Launch) -> dict[str, tuple[str
         for name in disruption.replacements:
             waiting.setdefault(name, []).append(disruption.id)
     return {name: tuple(waiting[name][:COMMANDS_TOLD]) for name in launch.claims if name in waiting}
+
+
+def _launch_reason(decision: Decision, launch: Launch) -> str:
+    """The reason of the disruptions that wait for claims of the launch: they have the same in a decision."""
+    waiting = {
+        disruption.reason
+        for disruption in decision.disruptions
+        if not set(launch.claims).isdisjoint(disruption.replacements)
+    }
+    return ", ".join(sorted(waiting)) or launch.reason
 
 
 def _to_launch(node: NewNode) -> NewNode:

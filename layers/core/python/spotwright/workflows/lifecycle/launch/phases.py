@@ -4,7 +4,7 @@ Each phase is saved under the row's version before the next begins, and depends 
 a second invocation, a step is repeated and changes nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,7 +18,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.scheduling.plan import NewNode
-from spotwright.telemetry import log_lines
+from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_context, log_line
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
 from spotwright.workflows.lifecycle.launch import assignment
@@ -26,7 +26,7 @@ from spotwright.workflows.lifecycle.launch.decisions import PHASE_TIMEOUT
 from spotwright.workflows.lifecycle.launch.fleet import create_fleet
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
+from spotwright.workflows.ports.rows import PROVISIONED, LaunchRow, epoch_ms
 
 # A decision that was not acted on for this long is not launched any more; its pods are planned again.
 STALE_AFTER: Final = timedelta(minutes=10)
@@ -51,9 +51,24 @@ def proceed(ports: LifecyclePorts, row: LaunchRow, *, now: datetime) -> None:
 
 
 def _proceed(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
+    created: dict[str, NodeClaim] = {}
+    _take_steps(ports, row, created, now)
+    _say_what_for(ports, row, created.values(), now)
+
+
+def _say_what_for(ports: LifecyclePorts, row: LaunchRow, created: Iterable[NodeClaim], now: datetime) -> None:
+    """Tell NodeClaims that were created for a disruption, after EC2 was asked for their instances."""
+    if row.reason == PROVISIONED:
+        return
+    event = events.DISRUPTION_LAUNCHING(reason=row.reason)
+    awaited = [claim.metadata for claim in created if claim.name in row.commands]
+    in_parallel(lambda about: ports.cluster.record_event("nodeclaims", about, event, now=now), awaited)
+
+
+def _take_steps(ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeClaim], now: datetime) -> None:
+    """Adds the NodeClaims that are created to ``created``."""
     launch = row.id
     after: LaunchRow | None = row
-    created: dict[str, NodeClaim] = {}
     try:
         while after is not None:
             after = _step(ports, after, created, now)
