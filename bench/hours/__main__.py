@@ -24,6 +24,7 @@ from local.stack import Stack, StackOptions
 
 _HELD_PARTS: Final = ("kube-controller-manager", "pods")
 _SETTLE_SECONDS: Final = 60.0
+_RESOURCES_SHOWN: Final = 4
 #: Renewals of the lease by which Karpenter's replicas elect a leader, each 2 s: the default of controller-runtime.
 #: https://pkg.go.dev/sigs.k8s.io/controller-runtime/pkg/manager#Options
 _RENEWALS_PER_HOUR: Final = 1_800
@@ -92,7 +93,9 @@ def _measured(
     items = bill(called, written, queues=len(QUEUE_FUNCTIONS), minutes=minutes)
     return Hour(
         name,
-        ApiServerLoad(int(later.requests / share), int(later.read_bytes / share)),
+        ApiServerLoad(
+            int(later.requests / share), {name: int(size / share) for name, size in later.bytes_by_resource.items()}
+        ),
         int((watcher.changes - changes) / share),
         int((watcher.watched_bytes - watched) / share),
         tuple(Item(item.what, int(item.count / share), item.dollars / share) for item in items),
@@ -110,6 +113,9 @@ def _rows(hour: Hour, listed_bytes: int) -> Iterator[str]:
         f"| {hour.name} | Spotwright: functions and forwarder | {load.requests:,} | {load.read_bytes / 1e6:.1f}"
         f" | {watched:.1f} |"
     )
+    largest = sorted(load.bytes_by_resource.items(), key=lambda item: -item[1])[:_RESOURCES_SHOWN]
+    for resource, read_bytes in largest:
+        yield f"| {hour.name} | of them {resource} | | {read_bytes / 1e6:.1f} | |"
     yield (
         f"| {hour.name} | a controller that watches | {_RENEWALS_PER_HOUR:,} | {listed_bytes / 1e6:.1f} at its start"
         f" | {watched:.1f} |"

@@ -1,7 +1,9 @@
 """What a function and the API server spent: read from REPORT lines and from the API server's metrics."""
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,26 +18,32 @@ _PROCESSOR: Final = re.compile(r"^REPORT .*\tProcessor Time: ([0-9.]+) ms", re.M
 class ApiServerLoad:
     """Since the API server started. ``requests``: those of the functions and the forwarder, by their FlowSchema.
 
-    ``read_bytes``: what GET and LIST answered to anybody, since the API server does not count bytes by user.
+    ``bytes_by_resource``: what GET and LIST answered to anybody, since the API server does not count bytes by user.
     """
 
     requests: int
-    read_bytes: int
+    bytes_by_resource: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(self.bytes_by_resource.values())
 
     def since(self, earlier: "ApiServerLoad") -> "ApiServerLoad":
-        return ApiServerLoad(self.requests - earlier.requests, self.read_bytes - earlier.read_bytes)
+        before = earlier.bytes_by_resource
+        read = {name: size - before.get(name, 0) for name, size in self.bytes_by_resource.items()}
+        return ApiServerLoad(self.requests - earlier.requests, read)
 
 
 def api_server_load(metrics: str) -> ApiServerLoad:
     """From the text of the API server's /metrics."""
-    requests = read_bytes = 0.0
+    requests, read = 0.0, Counter[str]()
     for family in text_string_to_metric_families(metrics):
         for name, labels, value, *_ in family.samples:
             if name == "apiserver_flowcontrol_dispatched_requests_total" and labels["flow_schema"] == FLOW_SCHEMA:
                 requests += value
             elif name == "apiserver_response_sizes_sum" and labels["verb"] in _READS and labels["resource"]:
-                read_bytes += value
-    return ApiServerLoad(int(requests), int(read_bytes))
+                read[labels["resource"]] += int(value)
+    return ApiServerLoad(int(requests), dict(read))
 
 
 def peak_megabytes(log: str) -> int:

@@ -50,11 +50,14 @@ apiserver_response_sizes_sum{resource="",verb="GET"} 4000
 
 
 def test_requests_are_ours_and_bytes_those_of_objects_that_were_read() -> None:
-    assert api_server_load(METRICS) == ApiServerLoad(requests=7, read_bytes=1020)
+    load = api_server_load(METRICS)
+    assert load == ApiServerLoad(7, {"pods": 1000, "nodes": 20})
+    assert load.read_bytes == 1020
 
 
 def test_load_is_what_came_since() -> None:
-    assert ApiServerLoad(9, 500).since(ApiServerLoad(7, 100)) == ApiServerLoad(2, 400)
+    later = ApiServerLoad(9, {"pods": 500, "nodes": 30})
+    assert later.since(ApiServerLoad(7, {"pods": 100})) == ApiServerLoad(2, {"pods": 400, "nodes": 30})
 
 
 def test_the_peak_is_that_of_the_largest_invocation() -> None:
