@@ -112,6 +112,30 @@ def test_beside_a_planner_only_the_poll_of_each_minute_rings(world: World) -> No
     assert world.doorbells.messages_of("provision", "pods")
 
 
+@pytest.mark.parametrize("is_of_the_minute", [False, True])
+def test_a_poll_between_lists_nothing_beside_a_planner(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_of_the_minute: bool
+) -> None:
+    """Both would take longer, and what it would ring for is planned just now."""
+    now, listed = world.clock.milliseconds(), list[str]()
+    assert world.state.begin_planning("provision", now=now, until=now + 60_000)
+    nodeclaims = world.cluster.nodeclaims
+    monkeypatch.setattr(world.cluster, "nodeclaims", lambda: listed.append("nodeclaims") or nodeclaims())
+    world.state.create(NoticeRow("i-1", world.cluster.name, "spot_interrupted", due=now))
+    result = run_poll(world, again=is_of_the_minute)
+    assert bool(listed) == is_of_the_minute
+    assert result.due_rows == 1
+    assert world.doorbells.messages_of("notices", "notice"), "timers are rung for all the same"
+
+
+def test_the_note_of_a_wrong_clock_keeps_no_poll_from_ringing(world: World) -> None:
+    world.cluster.put("pods", pending("web"))
+    late = world.clock.milliseconds() + 10 * 60_000
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, planner_until=late)
+    run_poll(world, again=False)
+    assert world.doorbells.messages_of("provision", "pods")
+
+
 def test_rows_that_are_due_at_the_same_second_are_rung_for_together(world: World) -> None:
     """Thousands of nominations of a burst end at the same moment; a call for each would outlast the sweep."""
     name, now = world.cluster.name, world.clock.milliseconds()

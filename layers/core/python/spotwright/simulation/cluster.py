@@ -174,9 +174,10 @@ class FakeCluster:
 
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         self._effects.before_read("cluster", "pod_disruption_budgets")
-        return self._budgets()
+        return self.stored_budgets()
 
-    def _budgets(self) -> tuple[PodDisruptionBudget, ...]:
+    def stored_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """As those who watch have them: nobody reads."""
         budgets: tuple[PodDisruptionBudget, ...] = self.all("poddisruptionbudgets")
         return tuple(msgspec.structs.replace(budget, disruptions_allowed=self._allowed(budget)) for budget in budgets)
 
@@ -313,7 +314,7 @@ class FakeCluster:
                 return True
             # Budgets are asked only for pods that run.
             is_running = current.is_active and current.phase != "Pending"
-            if is_running and eviction.eviction_refusal(current, self._budgets()):
+            if is_running and eviction.eviction_refusal(current, self.stored_budgets()):
                 return False
             self._delete_pod(current, None)
         return True

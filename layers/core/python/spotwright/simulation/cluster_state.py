@@ -98,6 +98,6 @@ class FakeClusterState:
             field: self._cluster.all(_PLURALS.get(field, field)) for field in KIND_FIELDS.values()
         }
         fields["pods"] = tuple(pod for pod in fields["pods"] if not pod.is_terminal)
-        fields["pod_disruption_budgets"] = self._cluster.pod_disruption_budgets()
+        fields["pod_disruption_budgets"] = self._cluster.stored_budgets()
         namespaces = {each.metadata.name: each.metadata.labels for each in self._cluster.all("namespaces")}
         return msgspec.structs.replace(ClusterObjects(**fields), namespaces=namespaces)

@@ -37,6 +37,7 @@ from spotwright.model.snapshot import (
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
+from spotwright.workflows.planning import planner_at_work
 from spotwright.workflows.planning.cluster_state import read_cluster_state
 from spotwright.workflows.planning.heartbeat import is_forwarder_alive
 from spotwright.workflows.ports.bundles import SweepPorts
@@ -124,6 +125,9 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "decision")])
     if scheduled:
         _ring_unserved(ports.doorbells, row, moment)
+    elif planner_at_work.is_noted(row, now=now):
+        # It lists the cluster: beside another list it would take twice as long.
+        return SweepResult(due_rows=len(due_rows))
     classes = ports.cluster.nodeclasses()
     pools = tuple(pool for pool in ports.cluster.nodepools() if pool.is_managed)
     _ring_unready(ports, classes, pools, now, scheduled=scheduled)
@@ -441,12 +445,12 @@ def _is_unsettled(claim: NodeClaim, tainted_nodes: Collection[str]) -> bool:
 
 
 def _unplanned(state: StatePort, row: ClusterRow, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
-    """Of pending pods those that no node was planned for; none while a planner is at work or lifecycle has yet to act.
+    """Of pending pods those that no node was planned for; none while lifecycle has yet to act.
 
     Without a cluster state each plan lists the whole cluster, which need not be done every few seconds for pods that
     wait for their node. A promise that does not hold any more is found by the poll of each minute, which asks for none.
     """
-    if not pods or row.pending_decisions or row.planner_until > now:
+    if not pods or row.pending_decisions:
         return ()
     planned = {
         identity for nomination in state.nominations() if now < nomination.due for identity in nomination.pods.items()
