@@ -24,16 +24,28 @@ from spotwright.model.cluster_state import (
     identity,
     in_order,
 )
-from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import LONGEST_DURATION_SECONDS, ObjectMeta
+from spotwright.model.kubernetes.pod import Pod
 from tests.property.structs import Overrides, draw
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KINDS = {kind: KindState(str(2**63), NOW) for kind in KIND_FIELDS}
 OBJECTS: Any = msgspec.inspect.type_info(ClusterObjects)
 SEEDS = st.integers(0, 2**32)
-_OBJECT_META: Overrides = {
+
+
+def _seconds(random: Random) -> int:
+    return random.choice((0, 30, LONGEST_DURATION_SECONDS, -LONGEST_DURATION_SECONDS))
+
+
+# As they are read from an API server: what cannot be is refused.
+_READ: Overrides = {
     (ObjectMeta, "uid"): lambda random: f"uid-{random.randrange(12)}",
     (ObjectMeta, "resource_version"): lambda random: str(random.randrange(2**63)),
+    (NodeClaim, "expire_after_seconds"): _seconds,
+    (NodeClaim, "termination_grace_period_seconds"): _seconds,
+    (Pod, "termination_grace_period_seconds"): _seconds,
 }
 
 
@@ -41,7 +53,7 @@ def random_state(seed: int) -> ClusterState:
     """Up to five objects of each kind with every field that they may have; objects of the same uid in many states."""
     random = Random(seed)
     drawn = {
-        field.name: [draw(random, field.type.item_type.cls, _OBJECT_META) for _ in range(random.randrange(6))]
+        field.name: [draw(random, field.type.item_type.cls, _READ) for _ in range(random.randrange(6))]
         for field in OBJECTS.fields
         if field.name in KIND_FIELDS.values()
     }
