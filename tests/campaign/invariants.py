@@ -427,6 +427,9 @@ class ReplacementsFirst(Invariant):
         claim = self.world.cluster.find("nodeclaims", call.args[1].key)
         if claim is None or claim.metadata.deletion_timestamp is not None or self._goes_anyway(claim):
             return
+        if call.kwargs.get("as_read") and call.args[1].resource_version != claim.metadata.resource_version:
+            # The API server refuses it.
+            return
         self._remember()
         for row in self.world.state.rows.values():
             if not isinstance(row, CommandRow) or row.candidate_uids.get(claim.name) != claim.metadata.uid:

@@ -242,6 +242,17 @@ def test_deleting_by_another_uid_or_twice_is_no_error_and_hurts_nobody(world: Wo
     assert _is_deleted(world.port, nodeclaim.name)
 
 
+def test_a_claim_that_has_changed_is_not_deleted_as_it_was_read(world: World) -> None:
+    before = world.port.create_nodeclaim(claim(metadata=ObjectMeta(f"claim-{next(NUMBERS)}")))
+    after = world.port.patch_nodeclaim(before, {"annotations": {"a": "b"}})
+    with pytest.raises(Conflict):
+        world.port.delete("nodeclaims", before.metadata, as_read=True)
+    assert world.port.nodeclaim(before.name) is not None
+    world.port.delete("nodeclaims", after.metadata, as_read=True)
+    assert _is_deleted(world.port, before.name)
+    world.port.delete("nodeclaims", after.metadata, as_read=True)
+
+
 def test_finalizers_change_only_on_what_was_read(world: World) -> None:
     nodeclaim = world.port.create_nodeclaim(claim())
     world.port.patch_metadata("nodeclaims", nodeclaim.metadata, {"annotations": {"a": "b"}})

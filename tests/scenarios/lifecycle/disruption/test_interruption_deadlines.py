@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from spotwright.decisions.decision import decode_decision
-from spotwright.errors import Throttled, Unavailable
+from spotwright.errors import Conflict, Throttled, Unavailable
 from spotwright.model import labels
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
@@ -288,3 +289,32 @@ def test_while_budgets_cannot_be_listed_pods_stop_in_time_all_the_same(monkeypat
     world, _ = warned((pod("web", 40), 1))
     told = asked_to_stop(world)
     assert list(map(round, told.values())) == [pytest.approx(70, abs=5)]
+
+
+def test_a_claim_that_is_registered_before_its_deletion_arrives_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker read it while its node booted, when it is deleted at once since no pod runs there, and stood still."""
+    world = fresh_world()
+    world.kubelets.boot_seconds = 600
+    world.deploy(pod("web", 30), 1)
+    assert world.run(60, until=lambda: [claim.is_condition_true("Launched") for claim in world.claims()] == [True])
+    (claim,) = world.claims()
+    delete, refused = world.cluster.delete, list[str]()
+    registered = (Condition("Launched", "True"), Condition("Registered", "True"))
+
+    def late(kind: str, metadata: ObjectMeta, **options: Any) -> None:
+        if kind == "nodeclaims" and not refused:
+            world.cluster.update("nodeclaims", claim.name, conditions=registered)
+        try:
+            delete(kind, metadata, **options)
+        except Conflict:
+            refused.append(metadata.name)
+            raise
+
+    monkeypatch.setattr(world.cluster, "delete", late)
+    world.interrupt_spot(claim.provider_id.rpartition("/")[2])
+    world.run(10)
+    assert refused == [claim.name]
+    (command,) = world.state.commands(created_after=0)
+    assert command.candidates == (claim.name,), "it is replaced as registered nodes are"

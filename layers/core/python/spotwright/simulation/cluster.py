@@ -294,9 +294,13 @@ class FakeCluster:
             after: Node = self._store("nodes", msgspec.structs.replace(current, metadata=merged, taints=tuple(taints)))
         return after
 
-    def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
+    def delete(
+        self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None, as_read: bool = False
+    ) -> None:
         with self._effects.record("cluster", "delete", f"{kind}/{metadata.key}"):
             obj = self._objects[kind].get(metadata.key)
+            if as_read and obj is not None:
+                self._current(kind, metadata, versioned=True)
             if obj is None or (metadata.uid and obj.metadata.uid != metadata.uid):
                 return
             if kind == "pods":

@@ -234,15 +234,22 @@ class KubernetesCluster:
                 raise
             raise Conflict(f"nodes {node.name} has changed: {refused}", code="Conflict") from refused
 
-    def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
+    def delete(
+        self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None, as_read: bool = False
+    ) -> None:
         path = f"/api/v1/namespaces/{metadata.namespace}/pods" if kind == "pods" else _PATHS[kind]
         body: JsonObject = {"preconditions": {"uid": metadata.uid}} if metadata.uid else {}
+        if as_read:
+            body.setdefault("preconditions", {})["resourceVersion"] = metadata.resource_version
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         try:
             self._api.call("DELETE", f"{path}/{metadata.name}", body=body)
-        except (NotFound, Conflict):
+        except NotFound:
             return
+        except Conflict:
+            if as_read:
+                raise
 
     def evict(self, pod: Pod) -> bool:
         metadata = pod.metadata

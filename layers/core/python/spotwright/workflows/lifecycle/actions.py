@@ -192,10 +192,10 @@ def record_events(
         ports.cluster.record_event(kind, about, event, now=now)
 
 
-def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion) -> None:
-    """Delete a claim by its uid, and ring for its termination."""
+def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion, *, as_read: bool = False) -> None:
+    """Delete a claim by its uid, and ring for its termination. ``as_read``: Conflict when it has changed since."""
     if claim.metadata.deletion_timestamp is None:
-        ports.cluster.delete("nodeclaims", claim.metadata)
+        ports.cluster.delete("nodeclaims", claim.metadata, as_read=as_read)
         with log_claim(claim):
             log_line(
                 log, log_lines.DELETING_NODECLAIM,

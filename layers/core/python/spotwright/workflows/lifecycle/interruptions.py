@@ -341,7 +341,10 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts
         _record_event(ports, claim, _EVENTS[kind](), now)
         _schedule(ports, row, claim, row.deadline)
     elif not is_last_hour(row, now) or _is_still_scheduled(ports, row, claim, facts, now):
-        _delete_claim(ports, row, claim, now)
+        # One that has been registered meanwhile is replaced first.
+        _delete_claim(
+            ports, row, claim, now, as_read=kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None
+        )
         _record_event(ports, claim, _EVENTS[kind](), now)
     return None
 
@@ -440,15 +443,18 @@ def _is_still_scheduled(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim,
     return False
 
 
-def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
-    """Delete the claim at once; its finalizer drains the node as far as possible.
+def _delete_claim(
+    ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, *, as_read: bool = False
+) -> None:
+    """Delete the claim at once; its finalizer drains the node as far as possible. ``as_read``: Conflict when it has
+    changed since it was read.
 
     Where it has been draining for long, its ticks are a minute apart, or have ended: they begin again.
     """
     if row.kind in REPLACED_KINDS:
-        _bound_termination(ports, row, claim, now)
+        claim = _bound_termination(ports, row, claim, now, as_read=as_read)
     _mark_offerings(ports, [Interrupted(row, claim)])
-    delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
+    delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"), as_read=as_read)
     if row.kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is not None:
         ring_next_tick(ports, claim.name, TERMINATION_TICKS + 1)
     _save(ports, row, claim=claim.name, phase="done", due=0)
@@ -533,8 +539,11 @@ def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: Co
         _save(ports, row, due=_due(now))
 
 
-def _bound_termination(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
-    """The termination ends when EC2 takes the instance, unless it ends earlier: then no pod can be kept there.
+def _bound_termination(
+    ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, *, as_read: bool = False
+) -> NodeClaim:
+    """The claim, whose termination ends when EC2 takes the instance, unless it ends earlier: then no pod can be kept
+    there. ``as_read``: it is written only if it has not changed since it was read, and is as it was written.
 
     A pod that a PodDisruptionBudget or do-not-disrupt would keep is deleted when its grace period only just fits.
     """
@@ -542,12 +551,15 @@ def _bound_termination(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, 
     grace_seconds = claim.termination_grace_period_seconds
     ends_earlier = grace_seconds is not None and now + timedelta(seconds=grace_seconds) < deadline
     if ends_earlier or (stated is not None and stated <= deadline):
-        return
+        return claim
     change = {"annotations": {labels.TERMINATION_TIMESTAMP: format_time(deadline)}}
+    if as_read:
+        return ports.cluster.patch_nodeclaim(claim, change)
     ports.cluster.patch_metadata("nodeclaims", claim.metadata.without_resource_version(), change)
     if claim.metadata.deletion_timestamp is not None:
         # Its drain goes by that time from now on.
         ring_lifecycle(ports, "claim", [claim.name])
+    return claim
 
 
 def _record_event(

@@ -136,8 +136,13 @@ class ClusterPort(Protocol):
         """
         ...
 
-    def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
-        """Delete with the UID as precondition; an object that is gone, or another with its name, is no error."""
+    def delete(
+        self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None, as_read: bool = False
+    ) -> None:
+        """Delete with the UID as precondition; an object that is gone, or another with its name, is no error.
+
+        ``as_read``: Conflict when it has changed since it was read.
+        """
         ...
 
     def evict(self, pod: Pod) -> bool:
