@@ -3,14 +3,16 @@
 import msgspec
 import pytest
 
-from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.errors import ApiError, InvalidRequest, Throttled, Unavailable
 from spotwright.lifecycle import registration_health
 from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
 OUTAGES = [
     ("cluster", Unavailable("no answer")),
@@ -93,3 +95,50 @@ def test_a_claim_receives_the_instance_of_its_launch_however_late_it_is(world: W
     (current,) = world.claims()
     assert current.is_condition_true("Launched") is is_found
     assert (current.metadata.deletion_timestamp is None) is is_found
+
+
+def _claim_awaiting_its_instance(world: World) -> tuple[NodeClaim, LaunchRow]:
+    """CreateFleet was answered five minutes ago, and the claim could not be written since."""
+    world.run(100)
+    world.deploy(POD, 1)
+    assert world.run(10, until=lambda: bool(world.claims()))
+    (claim,) = world.claims()
+    world.cluster.update("nodeclaims", claim.name, provider_id="", conditions=())
+    row = world.state.launch(claim.metadata.annotations[labels.LAUNCH])
+    assert row is not None
+    world.clock.advance(301)
+    return claim, world.state.save(msgspec.structs.replace(row, phase="launched"))
+
+
+def test_a_claim_does_not_wait_for_the_next_try_of_its_launch(world: World) -> None:
+    """The last one failed a moment before the API server answered again."""
+    claim, row = _claim_awaiting_its_instance(world)
+    world.state.save(msgspec.structs.replace(row, not_before=epoch_ms(world.clock.now()) + 4000))
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    (current,) = world.claims()
+    assert current.is_condition_true("Launched")
+    assert current.metadata.deletion_timestamp is None
+
+
+def test_a_claim_that_cannot_be_given_its_instance_now_is_not_given_up(world: World) -> None:
+    claim, _ = _claim_awaiting_its_instance(world)
+    world.outages["ec2"] = Throttled("too many requests")
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    (current,) = world.claims()
+    assert current.metadata.deletion_timestamp is None
+    world.outages.clear()
+    assert world.run(120, until=lambda: len(world.running_pods()) == 1)
+    assert [claim.name for claim in world.claims()] == [current.name]
+
+
+def test_a_claim_that_the_api_server_refuses_to_take_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pods would wait for it for ever."""
+    claim, _ = _claim_awaiting_its_instance(world)
+
+    def refuse(*_: object) -> NodeClaim:
+        raise InvalidRequest("admission webhook denied the request", code="Invalid")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(world.cluster, "patch_nodeclaim", refuse)
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    assert [left for left in world.claims() if left.metadata.deletion_timestamp is None] == []

@@ -13,7 +13,7 @@ import msgspec
 
 from spotwright.aws.instance_types import discovered_capacity
 from spotwright.disruption.nodeclaim_drift import DRIFTED
-from spotwright.errors import ApiError, Conflict, NotFound
+from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
 from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import MULTIPLE_NODECLAIMS, NodeUpdate, lacks_partition, register
@@ -49,7 +49,8 @@ from spotwright.workflows.lifecycle.actions import (
 )
 from spotwright.workflows.lifecycle.commands import ring_commands
 from spotwright.workflows.lifecycle.launch.adoption import adopt_claim, launch_id
-from spotwright.workflows.lifecycle.launch.phases import advance, proceed
+from spotwright.workflows.lifecycle.launch.assignment import write_assignments
+from spotwright.workflows.lifecycle.launch.phases import advance
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone
 from spotwright.workflows.lifecycle.status import registration_health
 from spotwright.workflows.lifecycle.tagging import tag_instance
@@ -286,12 +287,16 @@ def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> floa
 
 def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
     """Whether the claim receives now the instance that its launch has for it: while the API server did not answer, it
-    could not be written.
+    could not be written. Raises ApiError while it still cannot be, or while another worker writes it; the launch's own
+    next try is not waited for. What the API server refuses to take for good is given up.
     """
     launch = ports.state.launch(launch_id(claim))
-    if launch is None or claim.name not in launch.instances:
+    if launch is None or launch.phase != "launched" or claim.name not in launch.instances:
         return False
-    proceed(ports, launch, now=now)
+    try:
+        write_assignments(ports, launch, now)
+    except InvalidRequest as refusal:
+        log_line(log, log_lines.STEP_FAILED, kind="launch", object=launch.id, code=refusal.code, error=str(refusal))
     current = ports.cluster.nodeclaim(claim.name)
     return current is not None and current.is_condition_true("Launched")
 
