@@ -42,6 +42,16 @@ def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("initialized", "gpus"), [("", 4), ("true", 0)])
+def test_gpus_that_an_initialized_node_does_not_report_any_more_are_not_counted(initialized: str, gpus: int) -> None:
+    """A node that starts has not reported them yet."""
+    of = claim("a", provider_id="p-a", capacity={"nvidia.com/gpu": 4})
+    node = Node(
+        ObjectMeta("n", labels={labels.INITIALIZED: initialized}), provider_id="p-a", capacity={"nvidia.com/gpu": 0}
+    )
+    assert usage(builders.nodepool(), [of], [node])["nvidia.com/gpu"] == gpus
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_two_nodes_with_the_provider_id_of_a_claim_the_one_that_it_is_registered_with_is_counted(order: int) -> None:
     own = Node(ObjectMeta("own"), provider_id="p-a", capacity={"cpu": 1900})

@@ -18,6 +18,7 @@ from spotwright.scheduling.plan import NewNode
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.launch.phases import STALE_AFTER
+from spotwright.workflows.lifecycle.status.nodepools import update_nodepools
 from spotwright.workflows.planning import overlay
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.planning.overlay import BehindError, lay_over, to_snapshot
@@ -278,6 +279,19 @@ def test_a_state_that_shows_less_than_the_status_of_a_pool_with_limits_is_not_us
     with pytest.raises(BehindError, match="shows 1 nodes of NodePool default, whose status counts 2") as refused:
         laid_over(world, hide(state_of(world), nodeclaims=one, nodes=nodes))
     assert refused.value.code == "ShowsLess"
+
+
+def test_a_state_is_used_though_an_initialized_node_has_lost_its_gpus(world: World) -> None:
+    """Its device plugin has stopped, and its kubelet reports none; the NodeClaim says what was launched."""
+    first, _ = world.claims()
+    world.cluster.update("nodeclaims", first.name, capacity={**first.capacity, "nvidia.com/gpu": 4})
+    node = world.cluster.node(first.node_name)
+    assert node is not None
+    world.cluster.update("nodes", node.name, capacity={**node.capacity, "nvidia.com/gpu": 0})
+    world.cluster.update("nodepools", "default", limits={"nvidia.com/gpu": 8})
+    world.run(60)
+    update_nodepools(world.ports, now=world.clock.now())
+    assert len(laid_over(world, state_of(world)).nodes) == 2
 
 
 def test_new_claims_of_a_pool_with_limits_are_read_beside_many_of_another(

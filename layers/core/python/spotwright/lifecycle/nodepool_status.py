@@ -37,15 +37,25 @@ _CAPACITY_TYPES: Final = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERV
 
 
 def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> dict[str, int]:
-    """Capacity of the pool's claims that are not being deleted, and their number as ``nodes``; zeroes are stated."""
+    """Capacity of the pool's claims that are not being deleted, and their number as ``nodes``; zeroes are stated.
+
+    As plans count it: what an initialized node does not report, it does not have, whatever its claim was launched for.
+    """
     of_pool = [claim for claim in claims if claim.nodepool == pool.name and claim.metadata.deletion_timestamp is None]
     of_claims = nodes_of_claims(of_pool, nodes)
     total = dict(_ZEROES)
     for claim in of_pool:
         (node, *_) = of_claims.get(claim.name, (None,))
-        capacity = dict(claim.capacity) | {name: size for name, size in (node.capacity if node else {}).items() if size}
-        total = resources.add(total, capacity, {resources.NODES: 1})
+        total = resources.add(total, _capacity(claim, node), {resources.NODES: 1})
     return total
+
+
+def _capacity(claim: NodeClaim, node: Node | None) -> dict[str, int]:
+    if node is None:
+        return dict(claim.capacity)
+    if node.is_initialized:
+        return dict(node.capacity)
+    return dict(claim.capacity) | {name: size for name, size in node.capacity.items() if size}
 
 
 def nodepool_conditions(
