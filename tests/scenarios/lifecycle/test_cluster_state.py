@@ -610,3 +610,36 @@ def test_many_new_claims_do_not_hide_that_a_state_shows_too_little() -> None:
         provision(world.ports, clock=world.clock.now)
         highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in world.claims()))
     assert 0 < highest <= 200_000
+
+
+def test_a_state_hides_no_more_of_old_nodes_than_the_status_counts_while_claims_are_new() -> None:
+    """It shows old nodes smaller by as much as is new: all together is what the status, which is behind, counts."""
+    world = fresh_world()
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 40_000}))
+    world.cluster_state.lag_seconds = 0
+    old = {claim.node_name for claim in settled(world, 8)}
+    (pool,) = world.cluster.nodepools()
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        new = sum(claim.capacity.get("cpu", 0) for claim in world.claims() if claim.node_name not in old)
+        sizes = dict.fromkeys(sorted(old), 0)
+        left = max(0, pool.resources["cpu"] - new)
+        for node in objects.nodes:
+            if node.name in sizes:
+                sizes[node.name] = min(node.capacity["cpu"], left)
+                left -= sizes[node.name]
+        nodes = (
+            msgspec.structs.replace(node, capacity={**node.capacity, "cpu": sizes.get(node.name, 0)}, allocatable={})
+            for node in objects.nodes
+        )
+        return msgspec.structs.replace(invented(objects, 1100), nodes=tuple(nodes), nodeclaims=objects.nodeclaims)
+
+    highest = 0
+    world.deploy(POD, 12)
+    for _ in range(40):
+        provision(world.ports, clock=world.clock.now)
+        world.run(1)
+        world.cluster_state.lie = lie if any(claim.node_name not in old for claim in world.claims()) else None
+        world.cluster.update("nodepools", pool.name, resources=pool.resources, node_count=pool.node_count)
+        highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in world.claims()))
+    assert 16_000 < highest <= 40_000

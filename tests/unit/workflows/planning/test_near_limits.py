@@ -6,8 +6,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.snapshot import Snapshot
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.snapshot import InFlightNodeClaim, Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -72,3 +74,51 @@ def test_nodes_that_go_leave_no_room_that_only_a_state_shows(world: World) -> No
 def test_far_from_its_limits_a_nodepool_grows_beside_nodes_that_go(world: World) -> None:
     world.cluster.update("nodepools", "default", limits={"cpu": 600_000})
     assert planned(world, going).new_nodes
+
+
+def planned_of_less(world: World, **hidden: tuple[object, ...]) -> Plan:
+    snapshot = msgspec.structs.replace(gather(world.ports, world.state.cluster(), now=world.clock.now()), **hidden)
+    return decide_on_read_nodes(snapshot, world.ports.catalogs.read(snapshot.catalog_key), world.cluster, ())[1]
+
+
+@pytest.mark.parametrize("limits", [{"cpu": 5000}, {"nodes": 2}, {"cpu": 100_000, "nodes": 2}])
+def test_a_state_that_hides_nodes_leaves_no_more_room_within_the_limits(world: World, limits: dict[str, int]) -> None:
+    world.cluster.update("nodepools", "default", limits=limits)
+    with pytest.raises(BehindError) as refused:
+        planned_of_less(world, nodeclaims=(), nodes=())
+    assert refused.value.code == "NearLimits"
+
+
+def test_limits_of_a_nodepool_in_which_nothing_is_launched_keep_no_state_from_being_used(world: World) -> None:
+    world.cluster.put("nodepools", builders.nodepool("other", limits={"cpu": 1000}, node_count=1))
+    assert planned_of_less(world).new_nodes
+
+
+def test_a_limit_below_what_there_is_does_not_concern_nodes_that_have_none_of_it(world: World) -> None:
+    world.cluster.update("nodepools", "default", limits={"nvidia.com/gpu": 2}, resources={"nvidia.com/gpu": 4})
+    assert planned_of_less(world).new_nodes
+
+
+@pytest.mark.parametrize("limits", [{"cpu": 8000}, {"nodes": 4}])
+def test_nodes_on_the_way_leave_no_room_that_a_state_says_others_have_left(
+    world: World, limits: dict[str, int]
+) -> None:
+    """They have no NodeClaims yet; what it shows comes to what the status counts."""
+    world.cluster.update("nodepools", "default", limits=limits)
+    snapshot = gather(world.ports, world.state.cluster(), now=world.clock.now())
+    claim, _ = snapshot.nodeclaims
+    metadata, full = ObjectMeta("coming", labels=claim.metadata.labels), {"cpu": 1}
+    created = msgspec.structs.replace(claim, metadata=metadata, provider_id="", node_name="", allocatable=full)
+    coming = InFlightNodeClaim(created, ())
+    nodes = tuple(node for node in snapshot.nodes if node.name != claim.node_name)
+    with pytest.raises(BehindError, match=r"beyond its limit of [48]"):
+        planned_of_less(world, nodeclaims=snapshot.nodeclaims[1:], nodes=nodes, in_flight=(coming,) * 2)
+
+
+def test_what_is_new_in_another_nodepool_does_not_count(world: World) -> None:
+    def of_another(claim: NodeClaim, snapshot: Snapshot) -> NodeClaim:
+        new = created(claim, snapshot, timedelta(seconds=1))
+        others = {**new.metadata.labels, labels.NODEPOOL: "other"}
+        return msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, labels=others))
+
+    assert planned(world, of_another).new_nodes

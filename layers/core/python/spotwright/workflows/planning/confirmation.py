@@ -2,11 +2,11 @@
 
 A state may show room where there is none. A pod that is pending costs that no more than time, and kube-scheduler takes
 room that exists within a second; so Nodes are read for pods that have waited for longer, and for those of nodes that
-EC2 takes back, which are evicted for it. Nor does anybody know how large nodes are that go, or that have just joined:
-near the limits of a NodePool a state is not relied on beside them.
+EC2 takes back, which are evicted for it. Nor may it have more bought than the limits of a NodePool: near them a state
+that shows less than is counted elsewhere is not relied on.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Final
@@ -75,18 +75,31 @@ def decide_on_read_nodes(
 
 
 def _check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog) -> None:
-    """Beside nodes that go, or have just joined, limits hold for what the status of a NodePool and rows count and the
-    largest that may be launched. Raises BehindError.
+    """Limits of NodePools hold, however little of them the snapshot shows. Raises BehindError.
 
-    A status counts nodes that go for as long as nobody deletes their claims, which a plan does not.
+    A plan keeps them for what the snapshot shows. What is launched is to keep them as well for what the status of the
+    NodePool and rows count, which is more while nodes go or have just joined, and where a state lies.
     """
-    new = [claim for claim in snapshot.nodeclaims if _is_new(claim, snapshot.now)]
-    metadata = (*(claim.metadata for claim in snapshot.nodeclaims), *(node.metadata for node in snapshot.nodes))
-    is_sure = not any(claim.node_name for claim in new) and not any(about.deletion_timestamp for about in metadata)
     launched = {node.nodepool for node in plan.new_nodes}
-    for pool in () if is_sure else snapshot.nodepools:
+    for pool in snapshot.nodepools:
         if pool.limits and pool.name in launched:
-            _check_pool_limits(pool, snapshot, plan, new, catalog)
+            _check_pool_limits(pool, _counted(pool, snapshot, catalog), plan, catalog)
+
+
+def _counted(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> dict[str, int]:
+    """What the NodePool has at most: what its status counts, and what is too new for that to be sure."""
+    new = [
+        build_in_flight_node(claim, (), catalog)
+        for claim in snapshot.nodeclaims
+        if claim.nodepool == pool.name and _is_new(claim, snapshot.now)
+    ]
+    new += [
+        build_in_flight_node(coming.nodeclaim, coming.instance_types, catalog)
+        for coming in snapshot.in_flight
+        if coming.nodeclaim.nodepool == pool.name
+    ]
+    of_status = {**pool.resources, resources.NODES: pool.node_count}
+    return resources.add(of_status, {resources.NODES: len(new)}, *(node.capacity for node in new))
 
 
 def _is_new(claim: NodeClaim, now: datetime) -> bool:
@@ -96,26 +109,23 @@ def _is_new(claim: NodeClaim, now: datetime) -> bool:
     return any(at is not None and now - at < SETTLING for at in times)
 
 
-def _check_pool_limits(
-    pool: NodePool, snapshot: Snapshot, plan: Plan, new: Iterable[NodeClaim], catalog: Catalog
-) -> None:
+def _check_pool_limits(pool: NodePool, counted: Mapping[str, int], plan: Plan, catalog: Catalog) -> None:
+    """``counted``: what the NodePool has. Of each new node the largest that may be launched counts."""
     types = catalog.instance_types(pool.node_class_ref.name, pool.name)
 
     @cache
     def largest(names: tuple[str, ...]) -> dict[str, int]:
         return resources.maximum(instance_type.capacity for instance_type in types if instance_type.name in names)
 
-    coming = [build_in_flight_node(claim, (), catalog).capacity for claim in new if claim.nodepool == pool.name]
-    coming += [largest(node.instance_types) for node in snapshot.in_flight if node.nodeclaim.nodepool == pool.name]
-    coming += [largest(node.instance_types) for node in plan.new_nodes if node.nodepool == pool.name]
-    counted = {**pool.resources, resources.NODES: pool.node_count}
-    total = resources.add(counted, {resources.NODES: len(coming)}, *coming)
+    new = [largest(node.instance_types) for node in plan.new_nodes if node.nodepool == pool.name]
+    added = resources.add({resources.NODES: len(new)}, *new)
+    total = resources.add(counted, added)
     for name, limit in sorted(pool.limits.items()):
-        if total.get(name, 0) > limit:
+        if added.get(name, 0) > 0 and total[name] > limit:
             texts = quantity.texts(name, (total[name], limit))
             raise BehindError(
                 f"with what is new and what would be launched, the status of NodePool {pool.name} comes to {texts[0]}"
-                f" of {name}, beyond its limit of {texts[1]}, unless nodes that go leave as much",
+                f" of {name}, beyond its limit of {texts[1]}; it shows less",
                 code="NearLimits",
             )
 

@@ -14,15 +14,12 @@ from typing import Final
 import msgspec
 
 from spotwright.disruption import interruption
-from spotwright.model import quantity, resources
 from spotwright.model.cluster_state import ClusterState
-from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.volumes import Storage
 from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, InFlightNodeClaim, Settings, Snapshot
-from spotwright.scheduling.inputs.cluster_state import build_cluster_state
 from spotwright.scheduling.plan import NewNode, to_in_flight_nodeclaim
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.cluster import ClusterPort
@@ -50,7 +47,7 @@ POD_CONTACT: Final = timedelta(seconds=5)
 class BehindError(Exception):
     """The state differs too much from what rows and the API server say, or must not be relied on alone.
 
-    ``code``: Behind, ShowsLess, NegativeSize, NearLimits, RemovesNodes or PodsWait.
+    ``code``: Behind, NegativeSize, NearLimits, RemovesNodes or PodsWait.
     """
 
     def __init__(self, message: str, *, code: str = "Behind") -> None:
@@ -132,7 +129,6 @@ def _lay_over(
 ) -> Snapshot:
     """With everything but NodeClaims, which are as they are now."""
     _check_sizes(snapshot)
-    _check_usage(snapshot)
     snapshot = _with_commands(snapshot, commands, uncreated)
     snapshot = _with_waiting_pods(snapshot, state.kinds["Pod"].contacted, cluster)
     snapshot = _with_pods_of(snapshot, cluster, nodes_read)
@@ -205,32 +201,6 @@ def _check_sizes(snapshot: Snapshot) -> None:
     for pod in distinct.values():
         if any(size < 0 for size in pod.requests.values()):
             raise BehindError(f"in it {pod.key} requests less than nothing", code="NegativeSize")
-
-
-def _check_usage(snapshot: Snapshot) -> None:
-    """A pool's limits hold for what its status counts, whatever the state shows. Raises BehindError.
-
-    What a plan counts is compared, which depends on more of claims and nodes than a status does.
-    """
-    limited = [pool for pool in snapshot.nodepools if pool.limits]
-    if not limited:
-        return
-    usage = build_cluster_state(msgspec.structs.replace(snapshot, pods=()), Catalog(), ()).usage_by_nodepool
-    for pool in limited:
-        shown = usage.get(pool.name, {})
-        nodes = shown.get(resources.NODES, 0)
-        if nodes < pool.node_count:
-            raise BehindError(
-                f"it shows {nodes} nodes of NodePool {pool.name}, whose status counts {pool.node_count}",
-                code="ShowsLess",
-            )
-        for name in sorted(pool.limits.keys() - {resources.NODES}):
-            if shown.get(name, 0) < (counted := pool.resources.get(name, 0)):
-                texts = quantity.texts(name, (shown.get(name, 0), counted))
-                raise BehindError(
-                    f"it shows {texts[0]} of {name} in NodePool {pool.name}, whose status counts {texts[1]}",
-                    code="ShowsLess",
-                )
 
 
 def _with_commands(snapshot: Snapshot, commands: Iterable[CommandRow], uncreated: Collection[str]) -> Snapshot:
