@@ -78,6 +78,28 @@ def test_a_claim_whose_node_is_gone_with_its_finalizer_goes_and_its_pod_runs_els
     assert instance_id(claim.provider_id) not in {instance.id for instance in world.ec2.live_instances()}
 
 
+def test_a_node_that_cannot_be_read_is_not_gone(world: World) -> None:
+    """Nobody knows which instance it has; its pods run on."""
+    claim = running_claim(world)
+    node = node_of(world, claim)
+    world.cluster.put("nodes", Node(node.metadata, read_error="status.capacity: x is no quantity"))
+    world.run(21 * MINUTES)
+    assert not is_deleted(world, claim)
+    assert instance_id(claim.provider_id) in {instance.id for instance in world.ec2.live_instances()}
+
+
+def test_a_claim_whose_node_is_gone_stays_while_another_node_has_its_instance(world: World) -> None:
+    """Its kubelet registered under another name, and the Node of the first one was removed."""
+    claim = running_claim(world)
+    world.forget_deployments()
+    move_pods(world, second_node(world, claim, "zz-second"))
+    world.run(MINUTES)
+    world.cluster.remove("nodes", claim.node_name)
+    world.run(21 * MINUTES)
+    assert not is_deleted(world, claim)
+    assert [pod.node_name for pod in world.running_pods()] == ["zz-second"]
+
+
 def test_a_node_that_goes_while_it_is_registered_takes_its_claim_along(world: World) -> None:
     usual = world.cluster.set_taints
 
