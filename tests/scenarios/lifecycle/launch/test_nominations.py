@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from spotwright.decisions.decision import decode_decision
-from spotwright.errors import Unavailable
+from spotwright.errors import Conflict, Unavailable
 from spotwright.model import labels
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
@@ -148,6 +148,25 @@ def test_where_nominating_fails_the_node_is_let_go(world: World) -> None:
     world.deploy(builders.pod("inflate"), 3)
     assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     assert not any(is_held(node) for node in world.cluster.nodes())
+
+
+def test_pods_are_nominated_though_another_worker_that_was_first_ended_before_it_did(world: World) -> None:
+    """It had written the row; the node is opened by this one, and small pods would take the room of the big ones."""
+    usual = world.state.save
+    met = set[str]()
+
+    def save(row: Any) -> Any:
+        saved = usual(row)
+        if isinstance(row, NominationRow) and row.phase == "nominated" and row.claim not in met:
+            met.add(row.claim)
+            raise Conflict("the row was changed", code="Conflict")
+        return saved
+
+    world.state.save = save  # type: ignore[method-assign]
+    batch(world)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 10)
+    assert met
+    assert placed(world) == planned(world)
 
 
 def test_a_lost_table_lets_the_node_go(world: World) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from spotwright.decisions.decision import Decision
-from spotwright.errors import ApiError
+from spotwright.errors import ApiError, Conflict
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import NodeUpdate
 from spotwright.model import labels, resources
@@ -161,12 +161,26 @@ def _nominate(
     """The row afterwards. It is written first, so that a nomination of a pod is known to be Spotwright's."""
     try:
         if row.phase == "promised":
-            due = epoch_ms(now + BINDING_TIMEOUT)
-            row = ports.state.save(msgspec.structs.replace(row, phase="nominated", node=node.name, due=due))
-            log_line(log, log_lines.NOMINATED_PODS, nodeclaim=claim.name, node=node.name, pods=len(row.pods))
+            row = _mark_nominated(ports, claim, node, row, now)
         ports.cluster.nominate(node.name, row.pods, again=again)
     except ApiError as failure:
         log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
+    return row
+
+
+def _mark_nominated(
+    ports: LifecyclePorts, claim: NodeClaim, node: Node, row: NominationRow, now: datetime
+) -> NominationRow:
+    """The row as it was written here, or by another worker, which may have ended before it nominated anything."""
+    due = epoch_ms(now + BINDING_TIMEOUT)
+    try:
+        row = ports.state.save(msgspec.structs.replace(row, phase="nominated", node=node.name, due=due))
+    except Conflict:
+        current = _open(ports, claim, now)
+        if current is None or current.node != node.name:
+            raise
+        return current
+    log_line(log, log_lines.NOMINATED_PODS, nodeclaim=claim.name, node=node.name, pods=len(row.pods))
     return row
 
 
