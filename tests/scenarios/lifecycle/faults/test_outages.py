@@ -142,3 +142,20 @@ def test_a_claim_that_the_api_server_refuses_to_take_is_given_up(world: World, m
         refusing.setattr(world.cluster, "patch_nodeclaim", refuse)
         lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
     assert [left for left in world.claims() if left.metadata.deletion_timestamp is None] == []
+
+
+def test_a_claim_that_is_late_writes_no_other_claim_of_its_launch(world: World) -> None:
+    """Each of a hundred would read and write all of them."""
+    world.run(100)
+    world.deploy(POD, 3)
+    assert world.run(10, until=lambda: len(world.claims()) == 3)
+    for claim in world.claims():
+        world.cluster.update("nodeclaims", claim.name, provider_id="", conditions=())
+    (first, *_) = world.claims()
+    row = world.state.launch(first.metadata.annotations[labels.LAUNCH])
+    assert row is not None
+    assert len(row.claims) == 3
+    world.state.save(msgspec.structs.replace(row, phase="launched"))
+    world.clock.advance(301)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", first.name)], now=world.clock.now())
+    assert [claim.name for claim in world.claims() if claim.provider_id] == [first.name]

@@ -293,8 +293,9 @@ def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
     launch = ports.state.launch(launch_id(claim))
     if launch is None or launch.phase != "launched" or claim.name not in launch.instances:
         return False
+    own = msgspec.structs.replace(launch, instances={claim.name: launch.instances[claim.name]})
     try:
-        write_assignments(ports, launch, now)
+        write_assignments(ports, own, now)
     except InvalidRequest as refusal:
         log_line(log, log_lines.STEP_FAILED, kind="launch", object=launch.id, code=refusal.code, error=str(refusal))
     current = ports.cluster.nodeclaim(claim.name)
