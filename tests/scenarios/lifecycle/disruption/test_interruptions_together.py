@@ -946,3 +946,35 @@ def test_a_doorbell_that_cannot_be_left_before_a_plan_keeps_none_from_being_made
     assert bool(decisions(world, "interrupt")) == bool(seconds and has_bucket)
     world.clock.advance(2)
     assert world.doorbells.receive("notices")
+
+
+@pytest.mark.parametrize("seconds", [5, 25], ids=["new", "late"])
+def test_a_look_at_notices_that_wait_for_their_claims_leaves_one_doorbell(seconds: int) -> None:
+    """Each doorbell is for all new notices: thirty, delivered ten at a time, would make the looks more and more."""
+    world = running(30)
+    claims = world.claims()
+    for claim in claims:
+        world.cluster.remove("nodeclaims", claim.name)
+    warn(world, *claims)
+    world.clock.advance(seconds)
+    world.doorbells.messages.clear()
+    first = Doorbell(world.cluster.name, "notice", instance_id(claims[0].provider_id))
+    lifecycle(world.ports, [first], now=world.clock.now())
+    assert [message.doorbell.kind for message in world.doorbells.messages].count("notice") == 1
+    assert world.run(90, until=lambda: not [row for row in world.state.notices() if row.phase == "new"])
+
+
+def test_a_look_at_late_warnings_while_ec2_does_not_answer_leaves_one_doorbell() -> None:
+    """They were in a queue for minutes; what became of their instances is not known."""
+    world = running(12)
+    for claim in world.claims():
+        warn(world, claim)
+        row = world.state.notice(instance_id(claim.provider_id))
+        assert row is not None
+        world.state.save(msgspec.structs.replace(row, deadline=row.created - 600_000))
+    world.outages["ec2"] = Unavailable("no answer")
+    world.clock.advance(5)
+    world.doorbells.messages.clear()
+    first = Doorbell(world.cluster.name, "notice", instance_id(world.claims()[0].provider_id))
+    lifecycle(world.ports, [first], now=world.clock.now())
+    assert [message.doorbell.kind for message in world.doorbells.messages].count("notice") == 1

@@ -222,10 +222,13 @@ def _may_grow(rows: Sequence[NoticeRow], now: datetime) -> bool:
 
 
 def _to_replace(ports: LifecyclePorts, rows: Iterable[NoticeRow], now: datetime) -> list[Interrupted]:
-    """What is to be replaced; the notices of other instances take their step. The nearest deadline comes first."""
+    """What is to be replaced; the notices of other instances take their step. The nearest deadline comes first.
+
+    For what has to wait nothing is rung: a doorbell for all new notices was left, and each one steps them all.
+    """
     in_order = sorted(rows, key=lambda row: (row.deadline, row.instance_id))
     facts = read_facts(ports, in_order, now)
-    steps = in_parallel(lambda row: _step(ports, row, facts, None, now), in_order)
+    steps = in_parallel(lambda row: _step(ports, row, facts, None, now, is_seen_again=True), in_order)
     return [step for step in steps if step is not None]
 
 
@@ -313,9 +316,15 @@ def _trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -
 def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
     """No claim has the instance: it is not Spotwright's, or it is being assigned, or its node registered, right now."""
     if row.phase == "new" and may_come and _is_young(row, now, UNCLAIMED_MS):
-        ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
+        _look_again(ports, row)
         return
     _save(ports, row, phase="done", due=0)
+
+
+def _look_again(ports: LifecyclePorts, row: NoticeRow) -> None:
+    """Ring for a new notice that has to wait. For those that are replaced a doorbell was left before, see _step_new."""
+    if row.kind not in REPLACED_KINDS:
+        ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
 
 
 def _is_young(row: NoticeRow, now: datetime, maximum_ms: int) -> bool:
@@ -361,7 +370,7 @@ def _is_confirmed(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts
         ring_lifecycle(ports, "claim-instance", [claim.name])
         _end(ports, row, claim, "EC2 does not find the instance")
     elif _is_young(row, now, _patience_ms(row, found)):
-        ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
+        _look_again(ports, row)
     elif isinstance(found, Instance):
         _end(ports, row, claim, f"EC2 says that the instance is {found.state}")
     else:
