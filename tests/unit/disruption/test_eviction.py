@@ -10,6 +10,7 @@ from spotwright.model import labels
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import OwnerReference
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -79,6 +80,21 @@ def test_a_budget_forbids_when_it_allows_nothing_now() -> None:
     assert eviction.eviction_refusal(pod, [builders.pod_disruption_budget("b", "inflate", disruptions_allowed=1)]) == ""
     assert eviction.eviction_refusal(pod, [builders.pod_disruption_budget("b", "other")]) == ""
     assert eviction.eviction_refusal(pod, [builders.pod_disruption_budget("b", "inflate", namespace="elsewhere")]) == ""
+
+
+@pytest.mark.parametrize("expressions", [("Near",), ("In", "Near"), ("Near", "In")])
+def test_a_budget_whose_selector_cannot_be_read_allows_no_eviction_in_its_namespace(
+    expressions: tuple[str, ...],
+) -> None:
+    """Wherever the expression stands, and whatever the budget says it allows. Nobody else's pods are kept."""
+    selector = tuple(NodeSelectorRequirement("tier", operator, ("x",)) for operator in expressions)
+    budget = msgspec.structs.replace(
+        builders.pod_disruption_budget("b", "other"), selector=selector, disruptions_allowed=5
+    )
+    pod = builders.pod("p", is_ready=True)
+    assert eviction.eviction_refusal(pod, [budget]) == "pdb prevents pod evictions (PodDisruptionBudget=default/b)"
+    elsewhere = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="elsewhere"))
+    assert eviction.eviction_refusal(elsewhere, [budget]) == ""
 
 
 def test_two_budgets_forbid_even_when_both_allow() -> None:

@@ -36,6 +36,13 @@ def test_a_budget_that_cannot_be_read_allows_nothing_in_its_namespace() -> None:
     assert "minAvailable" in budget.read_error
 
 
+def test_a_budget_with_an_operator_that_nobody_knows_allows_nothing_in_its_namespace() -> None:
+    selector = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "tier", "operator": "Near", "values": ["x"]}]}
+    budget = decode_pod_disruption_budget(named("b", spec={"selector": selector}, status={"disruptionsAllowed": 3}))
+    assert (budget.selector, budget.disruptions_allowed) == ((), 0)
+    assert "spec.selector.matchExpressions[0].operator: 'Near'" in budget.read_error
+
+
 @pytest.mark.parametrize(
     ("read", "broken", "field"),
     [

@@ -14,7 +14,7 @@ from spotwright.model import labels
 from spotwright.model.kubernetes.meta import LONGEST_DURATION_SECONDS
 from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
-from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.requirements import NodeSelectorRequirement, RequirementError
 
 DISRUPTED_TAINT: Final = Taint(labels.DISRUPTED, TaintEffect.NO_SCHEDULE)
 _USUAL_COST: Final = Fraction(1)
@@ -103,25 +103,34 @@ def eviction_cost(pod: Pod) -> Fraction:
 
 
 def select_budgets(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> tuple[PodDisruptionBudget, ...]:
-    """The budgets that select this pod, by name."""
+    """The budgets that select this pod, by name. One whose selector cannot be read allows no eviction in its namespace,
+    as one that cannot be decoded: a cluster state may be of a forwarder that knows more operators, or fewer checks."""
     selecting = (
-        budget
+        counted
         for budget in budgets
-        if budget.metadata.namespace == pod.metadata.namespace
-        and budget.selector is not None
-        and meets_expressions(budget.selector, pod.metadata.labels)
+        if budget.metadata.namespace == pod.metadata.namespace and (counted := _if_selecting(budget, pod)) is not None
     )
     return tuple(sorted(selecting, key=lambda budget: budget.metadata.name))
 
 
+def _if_selecting(budget: PodDisruptionBudget, pod: Pod) -> PodDisruptionBudget | None:
+    """The budget as it counts for a pod of its namespace; None = it does not select the pod."""
+    try:
+        selects = budget.selector is not None and meets_expressions(budget.selector, pod.metadata.labels)
+    except RequirementError as error:
+        return PodDisruptionBudget(budget.metadata, (), read_error=str(error))
+    return budget if selects else None
+
+
 def meets_expressions(selectors: Iterable[NodeSelectorRequirement], values: Mapping[str, str]) -> bool:
-    """Whether labels meet every expression; an absent label meets only NotIn and DoesNotExist."""
-    for selector in selectors:
-        requirement = selector.requirement()
-        value = values.get(selector.key)
-        if not (requirement.allows_absence if value is None else requirement.has(value)):
-            return False
-    return True
+    """Whether labels meet every expression; an absent label meets only NotIn and DoesNotExist.
+
+    Raises RequirementError, also where another expression is not met.
+    """
+    requirements = [(values.get(selector.key), selector.requirement()) for selector in selectors]
+    return all(
+        requirement.allows_absence if value is None else requirement.has(value) for value, requirement in requirements
+    )
 
 
 def eviction_refusal(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, DecodeError, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import (
     Json,
     decode_metadata,
@@ -22,6 +22,7 @@ from spotwright.adapters.kubernetes.codecs.pod_constraints import (
     decode_preferred_terms,
     decode_required_terms,
     decode_topology_spread,
+    selector_problems,
     volume_claim_names,
 )
 from spotwright.adapters.kubernetes.codecs.pod_requests import pod_requests
@@ -140,6 +141,8 @@ def decode_pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
 def _pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     selector = spec.get("selector")
+    for problem in selector_problems("spec.selector", selector or {}):
+        raise DecodeError(problem)
     return PodDisruptionBudget(
         metadata=decode_metadata(obj),
         selector=None if selector is None else decode_label_selector(selector),

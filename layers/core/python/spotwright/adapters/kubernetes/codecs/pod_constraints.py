@@ -57,7 +57,7 @@ def constraint_problems(spec: Json) -> Iterator[str]:
                 if not term.get("topologyKey"):
                     yield f"{where}.topologyKey is empty: a label key is needed"
                 for name in ("labelSelector", "namespaceSelector"):
-                    yield from _selector_problems(f"{where}.{name}", term.get(name) or {})
+                    yield from selector_problems(f"{where}.{name}", term.get(name) or {})
 
 
 def _spread_problems(where: str, constraint: Json) -> Iterator[str]:
@@ -75,10 +75,11 @@ def _spread_problems(where: str, constraint: Json) -> Iterator[str]:
     for name, values in allowed.items():
         if constraint.get(name) and constraint[name] not in values:
             yield f"{where}.{name}: {quote(constraint[name])} is not one of {', '.join(values)}"
-    yield from _selector_problems(f"{where}.labelSelector", constraint.get("labelSelector") or {})
+    yield from selector_problems(f"{where}.labelSelector", constraint.get("labelSelector") or {})
 
 
-def _selector_problems(where: str, selector: Json) -> Iterator[str]:
+def selector_problems(where: str, selector: Json) -> Iterator[str]:
+    """Errors in the expressions of a LabelSelector, each with field and value."""
     for number, expression in enumerate(selector.get("matchExpressions") or ()):
         operator, values = expression.get("operator"), expression.get("values") or ()
         path = f"{where}.matchExpressions[{number}]"
