@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim
 from spotwright.aws.images import aliases
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import Denied
@@ -82,6 +83,26 @@ def test_a_deleted_class_does_not_wait_for_claims_of_a_class_of_another_kind(wor
     world.run()
     assert not world.cluster.nodeclasses()
     assert not world.cluster.events
+
+
+@pytest.mark.parametrize(
+    ("stated", "waits"),
+    [({}, True), ({labels.EC2NODECLASS: "default"}, True), ({labels.EC2NODECLASS: "other"}, False)],
+)
+def test_a_deleted_class_waits_for_claims_that_cannot_be_read(
+    world: CatalogWorld, stated: dict[str, str], waits: bool
+) -> None:
+    """Their instances may run with its instance profile."""
+    world.apply()
+    world.run()
+    about = {"metadata": {"name": "unread", "uid": "uid-unread", "labels": stated}}
+    claim = decode_nodeclaim({**about, "spec": {"expireAfter": "soon", "nodeClassRef": {"name": "default"}}})
+    assert claim.read_error
+    world.cluster.put("nodeclaims", claim)
+    world.delete()
+    world.run()
+    assert [event.reason for event in world.cluster.events] == ["WaitingOnNodeClaimTermination"] * waits
+    assert bool(world.cluster.nodeclasses()) == bool(world.instance_profiles.profiles) == waits
 
 
 def test_a_deleted_class_takes_its_profiles_and_templates_along(world: CatalogWorld) -> None:

@@ -46,9 +46,9 @@ def reconcile_nodeclass(
     ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim], *, now: datetime
 ) -> NodeClassResult:
     """Bring a class' status up to date, or its deletion one step further. Raises what AWS and Kubernetes raise."""
-    own_claims = [claim for claim in claims if claim.is_managed and claim.node_class_ref.name == node_class.name]
     if node_class.metadata.deletion_timestamp is not None:
-        return _finalize(ports, node_class, own_claims, now)
+        return _finalize(ports, node_class, [claim for claim in claims if _may_be_of(claim, node_class)], now)
+    own_claims = [claim for claim in claims if _is_of(claim, node_class)]
     read, node_class = node_class, _write_hash(ports, node_class, own_claims)
     discovered_resources = _resolve_selectors(ports, node_class, now)
     checks = readiness.ValidationInputs(
@@ -78,6 +78,17 @@ def reconcile_nodeclass(
         retry=bool(unanswered),
         subnets=() if isinstance(discovered_resources.subnets, Unanswered) else discovered_resources.subnets,
     )
+
+
+def _is_of(claim: NodeClaim, node_class: EC2NodeClass) -> bool:
+    return claim.is_managed and claim.node_class_ref.name == node_class.name
+
+
+def _may_be_of(claim: NodeClaim, node_class: EC2NodeClass) -> bool:
+    """One that cannot be read is of the class that its label names, and without the label maybe of any."""
+    if claim.read_error:
+        return claim.metadata.labels.get(labels.EC2NODECLASS, node_class.name) == node_class.name
+    return _is_of(claim, node_class)
 
 
 def _drift_inputs(node_class: EC2NodeClass) -> tuple[object, ...]:
