@@ -55,7 +55,9 @@ def dry_run_target(nodeclass: EC2NodeClass, pools: Iterable[NodePool], types: It
     ``types``: the instance types of the class, () when they are not known yet. The class has at least one image.
     """
     pool_requirements = [
-        from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == nodeclass.name
+        from_expressions(pool.requirements)
+        for pool in pools
+        if pool.is_managed and pool.node_class_ref.name == nodeclass.name
     ]
     dedicated = any(
         labels.TENANCY in requirements and requirements.get(labels.TENANCY).has("dedicated")
