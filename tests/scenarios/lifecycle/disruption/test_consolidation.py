@@ -19,7 +19,7 @@ from spotwright.model.snapshot import SPOT_TO_SPOT_CONSOLIDATION, LaunchedInMinu
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.disrupt.inputs import gather_and_plan
+from spotwright.workflows.disrupt.inputs import abort_proposal, gather_and_plan
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather_live
@@ -406,3 +406,26 @@ def test_a_doorbell_that_comes_twice_does_not_give_up_what_was_committed(world: 
     assert messages(world, "ConsolidationRejected") == []
     assert world.run(300, until=lambda: types(world) == {"c5.large": 1})
     assert disruptions(world)["Underutilized"] == ["done"]
+
+
+def test_a_proposal_that_is_committed_while_another_worker_gives_it_up_is_carried_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_large_nodes(world, 8)
+    world.deploy(SMALL, 2)
+    assert world.run(120, until=lambda: any(row.reason == consolidation.REASON for row in commands(world)))
+    (proposal,) = (row for row in commands(world) if row.reason == consolidation.REASON)
+    later = world.clock.now() + timedelta(seconds=16)
+    save = world.state.save
+
+    def commit_before(row: CommandRow) -> CommandRow:
+        monkeypatch.undo()
+        assert validate(world.ports, proposal.id, now=later).committed
+        return save(row)
+
+    monkeypatch.setattr(world.state, "save", commit_before)
+    assert abort_proposal(world.ports, proposal)
+    assert disruptions(world)["Underutilized"] == ["aborted"]
+    assert world.run(300, until=lambda: types(world) == {"c5.large": 1})
+    assert disruptions(world)["Underutilized"] == ["done"]
+    assert len(world.ec2.all_instances()) == 2

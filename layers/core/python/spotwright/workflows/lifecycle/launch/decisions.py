@@ -216,8 +216,12 @@ def _command_row(decision: Decision, disruption: Disruption, now: datetime) -> C
 
 
 def _create_command(ports: LifecyclePorts, row: CommandRow) -> None:
-    """Write the command of a disruption; one that was proposed becomes planned."""
+    """Write the command of a disruption; what was proposed becomes planned.
+
+    A proposal is of no decision. One that was given up while it was committed counts as committed: its replacements are
+    being bought.
+    """
     if _create_row(ports, row) is False:
         existing = ports.state.command(row.id)
-        if existing is not None and existing.phase == "proposed":
+        if existing is not None and not existing.decision:
             ports.state.save(msgspec.structs.replace(row, version=existing.version, created=existing.created))
