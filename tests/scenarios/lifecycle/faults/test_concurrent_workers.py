@@ -8,6 +8,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.commands import step_commands
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -71,6 +72,23 @@ def test_two_workers_on_one_interruption_buy_one_replacement(changes: int) -> No
     world.run(120)
     assert len(world.ec2.all_instances()) == 2
     assert len(world.running_pods()) == 1
+
+
+@pytest.mark.parametrize("changes", range(1, 30))
+def test_of_two_workers_on_one_command_one_says_that_it_succeeded(
+    changes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "spotwright")
+    world = fresh_world()
+    world.deploy(POD, 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    world.interrupt_spot(instance_id(world.claims()[0].provider_id))
+    assert world.run(90, until=lambda: len(world.cluster.nodes()) == 2)
+    (command,) = world.state.commands()
+    ids = [command.id]
+    world.effects.interject(changes, lambda: step_commands(world, ids, now=world.clock.now(), early=ids))
+    assert world.run(90, until=lambda: not world.state.commands())
+    assert [record.getMessage() for record in caplog.records].count("command succeeded") == 1
 
 
 def rung_per_minute(world: World, minutes: int) -> list[int]:

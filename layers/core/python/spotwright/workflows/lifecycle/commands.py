@@ -282,8 +282,8 @@ def _check_replacements(row: CommandRow, claims: Claims) -> tuple[CommandRow, st
 
 def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
     for_each("nodeclaim", _read_candidates(ports, row), lambda claim: _delete_candidate(ports, row, claim, now))
-    log_line(log, log_lines.COMMAND_SUCCEEDED, command_id=row.id)
     _finish(ports, row, "done")
+    log_line(log, log_lines.COMMAND_SUCCEEDED, command_id=row.id)
 
 
 def _delete_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, now: datetime) -> None:
@@ -297,10 +297,11 @@ def _delete_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, 
 
 def _abort(ports: LifecyclePorts, row: CommandRow, reason: str, now: datetime) -> CommandRow:
     """Remove taint and DisruptionReason; replacements that exist stay, and are consolidated later."""
-    log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=reason)
     if row.reason != INTERRUPTED:
         for_each("nodeclaim", _read_candidates(ports, row), lambda claim: _give_back(ports, claim, reason, now))
-    return _finish(ports, row, "aborted")
+    aborted = _finish(ports, row, "aborted")
+    log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=reason)
+    return aborted
 
 
 def _give_back(ports: LifecyclePorts, claim: NodeClaim, reason: str, now: datetime) -> None:
@@ -311,6 +312,7 @@ def _give_back(ports: LifecyclePorts, claim: NodeClaim, reason: str, now: dateti
 
 
 def _finish(ports: LifecyclePorts, row: CommandRow, phase: str) -> CommandRow:
+    """Of two workers one saves the row, and says then what became of the command. Raises Conflict for the other."""
     return ports.state.save(msgspec.structs.replace(row, phase=phase, due=0))
 
 
