@@ -10,8 +10,8 @@ from spotwright.telemetry.rows import Alarm
 
 DEAD_LETTERS: Final = Alarm(
     "DeadLetters", 1,
-    "Queue {subject}: a message failed five times and is among the dead letters. The sweep rings again for what is left"
-    " to do, so work is late at most; the message shows what fails.",
+    "Queue {subject}: a message failed five times or more and is among the dead letters. The sweep rings again for what"
+    " is left to do, so work is late at most; the message shows what fails.",
     "Read it, and the log lines \"failed to handle doorbell\" and \"work on cluster failed\"; then purge the dead"
     " letters.",
     statistic="Maximum",

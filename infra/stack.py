@@ -25,7 +25,7 @@ from infra.install import (
 )
 from infra.layer import core_layer
 from infra.permissions import see_instances
-from infra.queues import WorkQueue
+from infra.queues import USUAL_RETRIES, WARNING_RETRIES, WorkQueue
 from infra.state import State
 from infra.triggers import Interruptions, Schedules
 
@@ -178,7 +178,8 @@ class SpotwrightStack(Stack):
             said.node.add_dependency(*everything)
 
     def _queue(self, name: str, timeout_seconds: int) -> WorkQueue:
-        return WorkQueue(self, f"{name.capitalize()}Queue", timeout_seconds=timeout_seconds, key=self.key)
+        id, retries = f"{name.capitalize()}Queue", WARNING_RETRIES if name == "interrupt" else USUAL_RETRIES
+        return WorkQueue(self, id, timeout_seconds=timeout_seconds, retries=retries, key=self.key)
 
     def _named(self, *names: str) -> tuple[Function, ...]:
         return tuple(self.functions[name] for name in names)

@@ -47,16 +47,29 @@ def _feeds(template: Template) -> list[dict[str, Any]]:
     return list(template.of("AWS::Lambda::EventSourceMapping").values())
 
 
-def test_a_message_stays_hidden_for_six_timeouts(template: Template) -> None:
+def test_a_message_stays_hidden_for_six_timeouts_and_a_warning_for_two(template: Template) -> None:
     queues = template.of("AWS::SQS::Queue")
     functions = template.of("AWS::Lambda::Function")
     for feed in template.of("AWS::Lambda::EventSourceMapping").values():
         queue = queues[feed["EventSourceArn"].strip("<>").removesuffix(".Arn")]
         timeout = functions[feed["FunctionName"].strip("<>")]["Timeout"]
-        assert queue["VisibilityTimeout"] >= 6 * timeout
-        # A poisonous message must reach the dead letters before it is too old to be kept.
         tries = queue["RedrivePolicy"]["maxReceiveCount"]
+        timeouts = 2 if _is_of_warnings(feed) else 6
+        assert queue["VisibilityTimeout"] == timeouts * timeout
+        # Throttled for minutes, no message becomes a dead letter.
+        assert tries * timeouts == 5 * 6
+        # A poisonous message must reach the dead letters before it is too old to be kept.
         assert queue["MessageRetentionPeriod"] > tries * queue["VisibilityTimeout"]
+
+
+def test_a_spot_warning_that_failed_comes_back_several_times_within_its_two_minutes(template: Template) -> None:
+    (feed,) = (feed for feed in _feeds(template) if _is_of_warnings(feed))
+    queue = template.of("AWS::SQS::Queue")[feed["EventSourceArn"].strip("<>").removesuffix(".Arn")]
+    assert 120 // queue["VisibilityTimeout"] >= 5
+
+
+def _is_of_warnings(feed: dict[str, Any]) -> bool:
+    return feed["EventSourceArn"].startswith("<InterruptQueue")  # type: ignore[no-any-return]
 
 
 def test_a_failed_message_is_reported_alone_and_batches_are_bounded(template: Template) -> None:
