@@ -411,6 +411,45 @@ def test_doubled_reordered_and_late_messages_end_in_the_severest_notice(
             assert kept(world) == severest
 
 
+def test_a_warning_is_kept_beside_the_end_of_its_instance_in_every_order(world: World) -> None:
+    """In one batch and in two, doubled."""
+    ends = [envelope(STATE, state=state) for state in ("stopping", "shutting-down", "terminated")]
+    handler = load_handler("interrupt", world).handler
+    for order in itertools.permutations([envelope(SPOT), envelope(REBALANCE), *ends]):
+        for cut in range(1, len(order) + 1):
+            world.state.rows.clear()
+            for batch in (order[:cut], [*order[cut:], *order[:cut]]):
+                assert failed_messages(handler(sqs_event(batch), Context())) == []
+            row = world.state.notice("i-1")
+            assert row is not None
+            assert (row.kind, row.ended, row.warning) == ("instance_terminated", True, "spot_interrupted"), order
+            assert row.deadline == datetime.fromisoformat("2026-01-05T09:02:00+00:00").timestamp() * 1000
+            assert len(set(row.events)) == len(row.events)
+
+
+def test_a_warning_that_was_acted_on_is_not_acted_on_again_when_its_instance_ends(world: World) -> None:
+    warning = envelope(SPOT)
+    received(world, [warning])
+    row = world.state.notice("i-1")
+    assert row is not None
+    world.state.save(msgspec.structs.replace(row, phase="replacing"))
+    received(world, [envelope(STATE, state="terminated"), warning])
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert (row.kind, row.phase, row.warning) == ("instance_terminated", "new", "")
+
+
+def test_a_warning_after_an_end_that_was_acted_on_is_acted_on_once(world: World) -> None:
+    """The end may not have been confirmed: the instance runs on until EC2 takes it."""
+    end = sent(envelope(STATE, state="stopping"), MINUTE, "e-2")
+    received(world, [end])
+    finish(world)
+    assert received(world, [envelope(SPOT)], [end]) == "new"
+    assert kept(world) == ("spot_interrupted", False)
+    finish(world)
+    assert received(world, [envelope(SPOT), end]) == "done"
+
+
 def test_of_scheduled_changes_the_earliest_counts_in_every_order(world: World) -> None:
     handler = load_handler("interrupt", world).handler
     changes = [

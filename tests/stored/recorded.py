@@ -39,7 +39,7 @@ YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
     "offering": {"subnet": None, "interrupted": [], "rebalanced": []},
     "command": {"own_replacements": 0, "awaited": [], "rollout": "", "evictions": 0, "failed": 0, "moves": []},
     "nomination": {"launch": "", "moving": {}},
-    "notice": {"ended": False, "events": []},
+    "notice": {"ended": False, "events": [], "warning": ""},
 }
 # The same of nodes in decisions.
 YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}

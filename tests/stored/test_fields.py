@@ -72,6 +72,7 @@ NOT_STATED: dict[Field, str] = {
     (ProposedMove, "move"): YOUNGER,
     (ProposedMove, "saving"): YOUNGER,
     (NoticeRow, "ended"): YOUNGER,
+    (NoticeRow, "warning"): YOUNGER,
     (NoticeRow, "events"): YOUNGER,
     (CommandRow, "rollout"): YOUNGER,
     (CommandRow, "failed"): YOUNGER,

@@ -1,15 +1,18 @@
 """EC2 takes an instance back: the replacement is asked for first, pods leave when it is there or time is up."""
 
 from datetime import timedelta
+from itertools import permutations
 
 import pytest
 
+from spotwright.aws.interruption_messages import parse_notice
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.interrupt import record_notices
 from tests.scenarios.lifecycle.conftest import fresh_world
 from tests.scenarios.lifecycle.disruption.sick_nodes import is_deleted
 
@@ -188,6 +191,66 @@ def test_an_instance_that_ends_takes_its_claim_along(state: str) -> None:
     world.deliver_event("EC2 Instance State-change Notification", {"instance-id": instance, "state": state})
     assert world.run(240, until=lambda: settled(world))
     assert world.claims()[0].name != claim.name
+
+
+SPOT, STATE = "EC2 Spot Instance Interruption Warning", "EC2 Instance State-change Notification"
+MESSAGES = {
+    "spot": (SPOT, {}),
+    "rebalance": ("EC2 Instance Rebalance Recommendation", {}),
+    "stopping": (STATE, {"state": "stopping"}),
+    "shutting-down": (STATE, {"state": "shutting-down"}),
+    "terminated": (STATE, {"state": "terminated"}),
+}
+
+
+def deliver(world: World, instance: str, *names: str) -> None:
+    """One batch of messages; one of the same name is the same message."""
+    notices = {}
+    for number, name in enumerate(names):
+        detail_type, detail = MESSAGES[name]
+        envelope = {
+            "id": f"event-{name}", "detail-type": detail_type, "source": "aws.ec2",
+            "time": world.clock.now().isoformat(), "detail": {"instance-id": instance, **detail},
+        }  # fmt: skip
+        notice = parse_notice(envelope, now=world.clock.now())
+        assert notice is not None
+        notices[str(number)] = notice
+    clusters = {world.cluster.name: world.ports}
+    assert not record_notices(clusters, {instance: list(clusters)}, notices, now=world.clock.now())
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 4])
+@pytest.mark.parametrize("order", list(permutations(["spot", "rebalance", "shutting-down", "terminated"])))
+def test_an_interruption_is_remembered_once_in_whatever_order_its_messages_come(
+    order: tuple[str, ...], seconds: int
+) -> None:
+    """Each comes twice; ``seconds``: between batches, 0 = all in one."""
+    world, _ = running()
+    instance = world.ec2.live_instances()[0]
+    world.ec2.stop(instance.id, after_seconds=0)
+    for batch in [order] if seconds == 0 else [(name,) for name in order]:
+        deliver(world, instance.id, *batch, *batch)
+        world.run(seconds)
+    deliver(world, instance.id, *order)
+    assert world.run(240, until=lambda: settled(world))
+    world.run(60)
+    assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
+    assert len(world.ec2.all_instances()) == 2
+
+
+@pytest.mark.parametrize("order", list(permutations(["spot", "rebalance", "stopping"])))
+@pytest.mark.parametrize("seconds", [0, 1, 15])
+def test_a_warning_counts_beside_a_state_change_that_is_no_longer_true(order: tuple[str, ...], seconds: int) -> None:
+    """The instance was started again since: it runs until EC2 takes it back."""
+    world, claim = running()
+    instance = world.ec2.live_instances()[0]
+    for batch in [order] if seconds == 0 else [(name,) for name in order]:
+        deliver(world, instance.id, *batch)
+        world.run(seconds)
+    assert world.run(100, until=lambda: settled(world, 1) and world.claims()[0].name != claim.name)
+    acts = [f"{effect.port}.{effect.action}" for effect in world.effects.log]
+    assert acts.index("ec2.terminate") > acts.index("cluster.evict")
+    assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
 
 
 def test_an_instance_that_nobody_here_holds_is_left_alone() -> None:

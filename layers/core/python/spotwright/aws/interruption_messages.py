@@ -37,6 +37,7 @@ class NoticeKind(StrEnum):
     SCHEDULED_CHANGE = "scheduled_change"
 
 
+ENDED_KINDS: Final = frozenset((NoticeKind.INSTANCE_STOPPED, NoticeKind.INSTANCE_TERMINATED))
 # EC2 takes the instance back at a time that it names: a replacement is launched before.
 REPLACED_KINDS: Final = frozenset((NoticeKind.SPOT_INTERRUPTED, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED))
 

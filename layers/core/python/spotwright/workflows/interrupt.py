@@ -13,8 +13,10 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from spotwright.aws import interruption_messages
-from spotwright.aws.interruption_messages import Notice, NoticeKind
+from spotwright.aws.interruption_messages import ENDED_KINDS, REPLACED_KINDS, Notice, NoticeKind
 from spotwright.errors import ApiError, Conflict, Unavailable
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
@@ -143,7 +145,11 @@ def _write_rows(
             return failure
 
     def write_together(cluster: str) -> bool:
-        rows = [_notice_row(target, notices[target][0], now) for target in notices if target.cluster == cluster]
+        rows = [
+            _notice_row(target, several[0], several, now)
+            for target, several in notices.items()
+            if target.cluster == cluster
+        ]
         # A message may name any number of instances.
         with suppress(ApiError):
             return 1 < len(rows) <= ROWS_TOGETHER and clusters[cluster].state.create_together(rows)
@@ -165,7 +171,7 @@ def _ring(clusters: Mapping[str, InterruptPorts], written: Mapping[_Target, Noti
     bells_by_cluster: dict[str, list[Doorbell]] = {}
     replaced: set[str] = set()
     for target in sorted(written):
-        if written[target].kind in interruption_messages.REPLACED_KINDS:
+        if written[target].kind in REPLACED_KINDS:
             if target.cluster in replaced:
                 continue
             replaced.add(target.cluster)
@@ -186,20 +192,48 @@ def _failure_of(work: Callable[[], None]) -> ApiError | None:
     return None
 
 
-def _notice_row(target: _Target, notice: Notice, now: datetime, replaced: NoticeRow | None = None) -> NoticeRow:
-    """If the doorbell that follows is lost, the row's timer rings."""
-    events = (*(replaced.events if replaced else ()), notice.event)
-    return NoticeRow(
+def _notice_row(
+    target: _Target, notice: Notice, notices: Iterable[Notice], now: datetime, replaced: NoticeRow | None = None
+) -> NoticeRow:
+    """If the doorbell that follows is lost, the row's timer rings. ``notices``: those that came together with it."""
+    row = NoticeRow(
         instance_id=target.instance,
         cluster=target.cluster,
         kind=notice.kind,
         ended=notice.ended,
         deadline=epoch_ms(notice.deadline) if notice.deadline else 0,
-        events=events[-EVENTS_KEPT:],
+        events=_with_event(replaced.events if replaced else (), notice),
         created=epoch_ms(now),
         due=epoch_ms(now + TIMER),
         version=replaced.version if replaced else 0,
     )
+    if notice.kind not in ENDED_KINDS:
+        return row
+    if replaced is not None and replaced.phase == "new" and (kept := _warning_of(replaced)):
+        return msgspec.structs.replace(row, warning=kept, deadline=replaced.deadline)
+    return _with_warning(row, notices)
+
+
+def _with_event(events: tuple[str, ...], notice: Notice) -> tuple[str, ...]:
+    return (*events, notice.event)[-EVENTS_KEPT:]
+
+
+def _warning_of(row: NoticeRow) -> str:
+    """The kind of what EC2 announced before the instance ends, "" = nothing."""
+    return row.kind if row.kind in REPLACED_KINDS else row.warning
+
+
+def _with_warning(row: NoticeRow, notices: Iterable[Notice]) -> NoticeRow:
+    """The row of an instance's end with the first warning of these that is not in it yet.
+
+    A state change may be wrong or long past, and then the warning counts; and the offering was interrupted in any case.
+    """
+    for notice in notices:
+        if notice.kind in REPLACED_KINDS and notice.deadline and notice.event not in row.events:
+            events = _with_event(row.events[:-1], notice) + row.events[-1:]
+            deadline = epoch_ms(notice.deadline)
+            return msgspec.structs.replace(row, warning=notice.kind, deadline=deadline, events=events[-EVENTS_KEPT:])
+    return row
 
 
 def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice:
@@ -212,15 +246,19 @@ def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], 
 
 
 def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice:
-    if state.create(_notice_row(target, notices[0], now)):
+    if state.create(_notice_row(target, notices[0], notices, now)):
         return notices[0]
     existing = state.notice(target.instance)
     if existing is None:
         raise Conflict("the row of an earlier notice expired meanwhile", code="Conflict")
     for notice in notices:
         if _is_news(notice, existing):
-            state.save(_notice_row(target, notice, now, existing))
+            state.save(_notice_row(target, notice, notices, now, existing))
             return notice
+    if existing.kind in ENDED_KINDS and existing.phase == "new" and not existing.warning:
+        warned = _with_warning(existing, notices)
+        if warned != existing:
+            state.save(warned)
     return notices[0]
 
 
@@ -228,13 +266,15 @@ def _is_news(notice: Notice, existing: NoticeRow) -> bool:
     """Whether the row is of a lighter notice, or of a later time of what EC2 has scheduled, or finished and older.
 
     A finished row is lighter than whatever EC2 announced after it was written. Messages of before, which come late or
-    again, were true when it was acted on: of them only a severer one is news.
+    again, were true when it was acted on: of them only a severer one is news, and a warning of an instance that was
+    said to end: it may run on, and its offering was interrupted.
     """
     if notice.event in existing.events:
         return False
     if existing.phase not in FINAL_PHASES:
         return _order(notice) > _order(existing)
-    return epoch_ms(notice.at) > existing.created or _severity(notice) > _severity(existing)
+    is_unheard = notice.kind in REPLACED_KINDS and existing.kind in ENDED_KINDS
+    return is_unheard or epoch_ms(notice.at) > existing.created or _severity(notice) > _severity(existing)
 
 
 def _order(notice: NoticeRow | Notice) -> tuple[int, bool, float]:

@@ -179,11 +179,12 @@ def mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
     for node in nodes:
         claim_labels, at = node.claim.metadata.labels, node.notice.created
         kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
-        if node.notice.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
+        announced = node.notice.warning or node.notice.kind
+        if announced == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
             pools[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
-        elif node.notice.kind == NoticeKind.REBALANCE_RECOMMENDATION and kind == labels.SPOT:
+        elif announced == NoticeKind.REBALANCE_RECOMMENDATION and kind == labels.SPOT:
             left[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
-        elif node.notice.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
+        elif announced == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
             reservations[reservation] = at
     records: list[Callable[[], None]] = [
         *(partial(record_interruption, ports.state, *pool, now_ms=at) for pool, at in pools.items()),

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
+from spotwright.aws.interruption_messages import ENDED_KINDS, REPLACED_KINDS, NoticeKind
 from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import Instance
@@ -29,7 +29,6 @@ from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 # EC2 takes an instance at the second that it names. A warning that is first looked at so long after that is asked
 # about: the instance may run on.
 EXPIRED_MS: Final = 60_000
-ENDED_KINDS: Final = frozenset((NoticeKind.INSTANCE_STOPPED, NoticeKind.INSTANCE_TERMINATED))
 # States of an instance that does not end.
 RUNNING: Final = ("pending", "running")
 # An id of another form than EC2's, of which it says so: no instance has it.

@@ -338,6 +338,7 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts
         # Most likely the finalizer terminated the instance: no event is needed, and it waits until that has ended.
         if row.ended or not claim.is_condition_true("InstanceTerminating"):
             ring_lifecycle(ports, "claim", [claim.name])
+        _mark_offerings(ports, [Interrupted(row, claim)] if row.warning else [])
         _save(ports, row, claim=claim.name, phase="done", due=0)
         return None
     if asks_ec2(row, claim, now) and not _is_confirmed(ports, row, claim, facts, now):
@@ -381,16 +382,21 @@ def _is_confirmed(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts
 def _patience_ms(row: NoticeRow, found: Instance | ApiError) -> int:
     """How old the notice gets before it ends, unless EC2 says something else of its instance."""
     if isinstance(found, ApiError):
-        return UNCLAIMED_MS
-    return 0 if row.kind in REPLACED_KINDS else STATE_SHOWN_MS
+        return 0 if row.warning else UNCLAIMED_MS
+    return 0 if row.warning or row.kind in REPLACED_KINDS else STATE_SHOWN_MS
 
 
 def _end(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, why: str) -> None:
-    """Nothing is removed, and the node takes pods again."""
+    """Nothing is removed, and the node takes pods again, unless there was a warning as well."""
     log_line(
         log, log_lines.NOTICE_NOT_CONFIRMED,
         kind=row.kind, instance=row.instance_id, nodeclaim=claim.name, details=why,
     )  # fmt: skip
+    if row.warning:
+        # EC2 takes the instance at the time that it announced, for all that is known.
+        _save(ports, row, kind=row.warning, warning="", ended=False)
+        ring_notices(ports, [row.instance_id])
+        return
     # What is scheduled anew, for whatever time, is another notice.
     _save(ports, row, deadline=0, phase="done", due=0)
     ring_lifecycle(ports, "claim", [claim.name])

@@ -116,7 +116,8 @@ class NoticeRow(msgspec.Struct, frozen=True):
     none.
     ``attempt``: how many replacements failed before. ``ended``: the instance has stopped or terminated; before, it was
     about to. ``events``: ids of EventBridge's events that became this row, the newest last, after some of those that
-    it replaced; none of them is acted on again.
+    it replaced; none of them is acted on again. ``warning``: of an instance's end, the kind of what EC2 had announced
+    with the row's ``deadline`` and nobody has acted on, "" = nothing.
     """
 
     instance_id: str
@@ -129,6 +130,7 @@ class NoticeRow(msgspec.Struct, frozen=True):
     attempt: int = 0
     ended: bool = False
     events: tuple[str, ...] = ()
+    warning: str = ""
     created: int = 0
     due: int = 0
     version: int = 0
