@@ -16,7 +16,10 @@ from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.planning.snapshot import gather_live
+from spotwright.workflows.ports.rows import RECOMMENDED
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 POD = builders.pod("web", cpu_millicores=1800)
@@ -263,6 +266,84 @@ def test_nodes_without_anything_better_do_not_keep_others_from_going() -> None:
     recommend(world, *world.claims())
     assert world.run(300, until=lambda: movable.name not in {claim.name for claim in world.claims()})
     assert {claim.name for claim in stuck} < {claim.name for claim in world.claims()}
+
+
+def test_a_node_whose_offering_has_no_price_stays_and_it_says_why() -> None:
+    world = running()
+    (before,) = world.claims()
+    kind, _ = pool_of(before)
+    known = {
+        name: tuple(instance_type for instance_type in types if instance_type.name != kind)
+        for name, types in world.catalogs.catalog.by_nodeclass.items()
+    }
+    world.catalogs.catalog = Catalog(known, "given")
+    recommend(world, before)
+    world.run(240)
+    assert [claim.name for claim in world.claims()] == [before.name]
+    assert any("the price of its offering is not known" in message for message in messages(world, "DisruptionBlocked"))
+
+
+def test_a_node_stays_where_better_offerings_have_fewer_values_than_min_values_says() -> None:
+    """m5.large costs 14 % more than c5.large, whatever the zone."""
+    types = msgspec.structs.replace(only(labels.INSTANCE_TYPE, "c5.large", "m5.large"), min_values=2)
+    world = running(1, types, only(labels.ZONE, *builders.ZONES[:2]))
+    (before,) = world.claims()
+    recommend(world, before)
+    world.run(240)
+    assert [claim.name for claim in world.claims()] == [before.name]
+    lacking = f"minValues 2 of {labels.INSTANCE_TYPE} is not met by the 1 values"
+    assert any(lacking in message for message in messages(world, "DisruptionBlocked"))
+
+
+def test_a_recommendation_for_a_node_that_is_not_spot_is_not_acted_on() -> None:
+    world = fresh_world()
+    fields = {"budgets": EVERY_NODE, "annotations": {labels.REBALANCE_RECOMMENDATION: "Replace"}}
+    on_demand, either = (
+        builders.capacity_types(labels.ON_DEMAND),
+        builders.capacity_types(labels.ON_DEMAND, labels.SPOT),
+    )
+    world.cluster.update("nodepools", "default", requirements=on_demand, consolidate_after_seconds=None, **fields)
+    world.deploy(POD, 1)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 1)
+    world.run(60)
+    world.cluster.update("nodepools", "default", requirements=either)
+    (before,) = world.claims()
+    recommend(world, before)
+    world.run(240)
+    assert [claim.name for claim in world.claims()] == [before.name]
+
+
+def test_no_pod_is_planned_for_another_node_that_ec2_recommends_to_leave() -> None:
+    world = running(policy="Replace")
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
+    large = (*builders.capacity_types(labels.SPOT), only(labels.INSTANCE_TYPE, "c5.2xlarge"))
+    world.cluster.put("nodepools", builders.nodepool("roomy", consolidate_after_seconds=None, requirements=large))
+    world.cluster.update("nodepools", "roomy", annotations={labels.REBALANCE_RECOMMENDATION: "Ignore"})
+    world.deploy(builders.pod("small", cpu_millicores=500, node_selector={labels.NODEPOOL: "roomy"}), 1)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 2)
+    world.run(60)
+    recommend(world, *world.claims())
+    assert world.run(240, until=lambda: bool(messages(world, "RebalanceApproved")))
+    (approved,) = messages(world, "RebalanceApproved")
+    assert "replaced with spot" in approved
+
+
+def test_what_is_committed_counts_in_the_rate_before_lifecycle_has_acted_on_it() -> None:
+    """There is room for a third node's pod, and no launch is waited for."""
+    world = running(3, policy="Replace")
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
+    large = (*builders.capacity_types(labels.SPOT), only(labels.INSTANCE_TYPE, "c5.2xlarge"))
+    world.cluster.put("nodepools", builders.nodepool("roomy", consolidate_after_seconds=None, requirements=large))
+    world.deploy(builders.pod("small", cpu_millicores=500, node_selector={labels.NODEPOOL: "roomy"}), 1)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 4)
+    world.run(60)
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, disruption_paused=True)
+    recommend(world, *(claim for claim in world.claims() if claim.nodepool == "default"))
+    world.run(30)
+    assert {row.phase for row in world.state.notices()} == {RECOMMENDED}
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, disruption_paused=False)
+    committed = [evaluate(world.ports, gather=gather_live, now=world.clock.now()).committed for _ in range(2)]
+    assert [len(names) for names in committed] == [rebalance.nodes_per_hour(4), 0]
 
 
 def test_a_recommendation_after_one_that_ended_is_acted_on() -> None:

@@ -302,6 +302,32 @@ def test_of_two_claims_of_an_instance_a_single_one_is_registered_when_the_cached
     assert (registered.status, registered.reason) == ("False", "MultipleNodeClaimsFound")
 
 
+def test_a_claim_shares_its_instance_with_none_that_is_being_deleted_though_the_cached_list_is_old(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = running_claim(world)
+    twin(world, claim)
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "node", claim.node_name)])
+    world.run(5)
+    usual = world.cluster.nodeclaims_of_instances
+
+    def before_deletion(instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
+        found = usual(instances, cached=cached)
+        if not cached:
+            return found
+        return tuple(
+            msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, deletion_timestamp=None))
+            for each in found
+        )
+
+    monkeypatch.setattr(world.cluster, "nodeclaims_of_instances", before_deletion)
+    world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", "twin")], now=world.clock.now())
+    registered = find_condition(current(world, twin_of(world)).conditions, "Registered")
+    assert registered is not None
+    assert registered.reason != "MultipleNodeClaimsFound"
+
+
 def test_a_claim_that_shares_its_instance_goes_alone(world: World) -> None:
     claim = running_claim(world)
     second = twin(world, claim)
