@@ -32,12 +32,14 @@ def test_a_type_is_asked_for_where_it_is_sold() -> None:
     assert asked_zones("c7i-flex.large") == sold
 
 
-@pytest.mark.parametrize("kind", ["karpenter.azure.com/EC2NodeClass", "karpenter.k8s.aws/AKSNodeClass"])
-def test_nodepools_of_a_class_of_another_kind_do_not_say_what_is_asked_for(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "kind"), [("karpenter.azure.com", "EC2NodeClass"), ("karpenter.k8s.aws", "AKSNodeClass")]
+)
+def test_nodepools_of_a_class_of_another_kind_do_not_say_what_is_asked_for(group: str, kind: str) -> None:
     node_class = nodeclass()
     dedicated = NodeSelectorRequirement(labels.TENANCY, Operator.IN, ("dedicated",))
     foreign = NodePool(
-        ObjectMeta("foreign"), NodeClassReference(*kind.split("/"), node_class.name), requirements=(dedicated,)
+        ObjectMeta("foreign"), NodeClassReference(group, kind, node_class.name), requirements=(dedicated,)
     )
     expected = dry_run.dry_run_target(node_class, [POOL], types("m5.large"))
     assert not expected.dedicated
