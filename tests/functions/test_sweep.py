@@ -9,6 +9,7 @@ import pytest
 from spotwright.lifecycle.orphans import ACKNOWLEDGED, MAXIMUM_ORPHANS, ORPHAN_AGE
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
@@ -120,7 +121,12 @@ def test_a_poll_between_lists_nothing_beside_a_planner(
     now, listed = world.clock.milliseconds(), list[str]()
     assert world.state.begin_planning("provision", now=now, until=now + 60_000)
     nodeclaims = world.cluster.nodeclaims
-    monkeypatch.setattr(world.cluster, "nodeclaims", lambda: listed.append("nodeclaims") or nodeclaims())
+
+    def list_nodeclaims() -> tuple[NodeClaim, ...]:
+        listed.append("nodeclaims")
+        return nodeclaims()
+
+    monkeypatch.setattr(world.cluster, "nodeclaims", list_nodeclaims)
     world.state.create(NoticeRow("i-1", world.cluster.name, "spot_interrupted", due=now))
     result = run_poll(world, again=is_of_the_minute)
     assert bool(listed) == is_of_the_minute

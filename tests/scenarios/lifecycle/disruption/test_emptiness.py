@@ -332,10 +332,10 @@ def test_a_claim_that_cannot_be_deleted_does_not_keep_the_others(world: World) -
     kept = world.claims()[0].name
     usual = world.cluster.delete
 
-    def delete(kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
+    def delete(kind: str, metadata: ObjectMeta, **options: Any) -> None:
         if metadata.name == kept:
             raise Denied("an admission webhook denied the request", code="Forbidden")
-        usual(kind, metadata, grace_seconds=grace_seconds)
+        usual(kind, metadata, **options)
 
     world.cluster.delete = delete  # type: ignore[method-assign]
     world.deploy(ONE_EACH, 0)

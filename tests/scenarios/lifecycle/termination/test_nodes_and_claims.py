@@ -100,6 +100,20 @@ def test_a_claim_whose_node_is_gone_stays_while_another_node_has_its_instance(wo
     assert [pod.node_name for pod in world.running_pods()] == ["zz-second"]
 
 
+def test_a_claim_whose_kubelet_registered_under_another_name_later_stays(world: World) -> None:
+    """The claim does not know that name."""
+    claim = running_claim(world)
+    world.forget_deployments()
+    first = node_of(world, claim)
+    (pod,) = world.running_pods()
+    world.cluster.remove("nodes", first.name)
+    world.cluster.put("nodes", msgspec.structs.replace(first, metadata=ObjectMeta("renamed")))
+    world.cluster.put("pods", msgspec.structs.replace(pod, node_name="renamed"))
+    world.run(21 * MINUTES)
+    assert not is_deleted(world, claim)
+    assert instance_id(claim.provider_id) in {instance.id for instance in world.ec2.live_instances()}
+
+
 def test_a_node_that_goes_while_it_is_registered_takes_its_claim_along(world: World) -> None:
     usual = world.cluster.set_taints
 

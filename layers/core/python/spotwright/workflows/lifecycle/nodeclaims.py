@@ -244,7 +244,10 @@ def _deleted_node(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ..
     if len(own) == 1 and own[0].metadata.deletion_timestamp is not None:
         return own[0].name
     is_gone = claim.node_name and not nodes and ports.cluster.node(claim.node_name) is None
-    return claim.node_name if is_gone else ""
+    # Its kubelet may have registered anew, under a name that the claim does not know.
+    if is_gone and not any(node.provider_id == claim.provider_id for node in ports.cluster.nodes()):
+        return claim.node_name
+    return ""
 
 
 def _with_missing_labels(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
