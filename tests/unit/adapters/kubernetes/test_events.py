@@ -1,5 +1,6 @@
 """Recording Events: what a process remembers of the Events that it recorded."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -72,3 +73,13 @@ def test_what_happens_in_the_same_second_is_listed_in_the_order_of_a_life() -> N
         recorder.record("nodeclaims", NODE, transition, now=NOW)
     recorder.record("nodeclaims", NODE, events.FINALIZED(finalizer="karpenter.sh/termination"), now=NOW)
     assert transport.names == sorted(transport.names)
+
+
+@pytest.mark.parametrize("name", ["x" * 253, "x" * 233 + "-" + "y" * 19, "x" * 234 + "." + "y" * 18])
+def test_the_event_of_an_object_with_the_longest_name_has_a_name_that_is_allowed(name: str) -> None:
+    transport = FakeTransport()
+    recorder = EventRecorder(cast("Transport", transport))
+    recorder.record("pods", ObjectMeta(name, "default", uid="u"), events.EVICTED(reason="Drifted"), now=NOW)
+    (event,) = transport.names
+    assert len(event) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", event)

@@ -21,6 +21,8 @@ _KINDS: Final = {
 }
 
 
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
+NAME_LENGTH: Final = 253
 # How many Events are remembered before those that may be recorded again are looked for.
 FORGET_AT: Final = 1000
 
@@ -40,7 +42,7 @@ class EventRecorder:
         if now < self._silent_until.get(digest, now):
             return
         try:
-            name = f"{metadata.name}.{place_in_life(event.reason):02}{digest}"
+            name = _event_name(metadata.name, f"{place_in_life(event.reason):02}{digest}")
             self._create_or_count(_encode_event(name, kind, metadata, event, now), event, now)
         except ApiError:
             return
@@ -63,6 +65,11 @@ class EventRecorder:
         if last is None or now - last >= event.row.repeat_after:
             change = {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode_time(now)}
             self._api.call("PATCH", path, body=change, content_type=MERGE_PATCH)
+
+
+def _event_name(about: str, suffix: str) -> str:
+    """``about``: the name of the object, which may be as long as a name may be, and is cut short then."""
+    return f"{about[: NAME_LENGTH - 1 - len(suffix)].rstrip('-.')}.{suffix}"
 
 
 def _encode_event(name: str, kind: str, metadata: ObjectMeta, event: Event, now: datetime) -> JsonObject:
