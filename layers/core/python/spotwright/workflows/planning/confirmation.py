@@ -2,30 +2,24 @@
 
 A state may show room where there is none. A pod that is pending costs that no more than time, and kube-scheduler takes
 room that exists within a second; so Nodes are read for pods that have waited for longer, and for those of nodes that
-EC2 takes back, which are evicted for it. Nor may it have more bought than the limits of a NodePool: near them a state
-that shows less than is counted elsewhere is not relied on.
+EC2 takes back, which are evicted for it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Final
 
 import msgspec
 
 from spotwright.decisions.decide import decide
-from spotwright.model import quantity, resources
 from spotwright.model.ec2.instance_type import Catalog
-from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.karpenter.nodepool import NodePool
-from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.inputs.in_flight_nodes import build_in_flight_node
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.parallel import in_parallel
-from spotwright.workflows.planning.overlay import MAXIMUM_READS, SETTLING, BehindError
+from spotwright.workflows.planning.near_limits import check_limits
+from spotwright.workflows.planning.overlay import MAXIMUM_READS, BehindError
 from spotwright.workflows.ports.cluster import ClusterPort
 
 # kube-scheduler binds a pod to a Node with room in less; it may back off for 10 s.
@@ -68,66 +62,10 @@ def decide_on_read_nodes(
             raise BehindError(f"{len(unread)} Nodes take pods that have to be sure of their place")
         after = _with_nodes(snapshot, cluster, unread)
         if after is snapshot:
-            _check_limits(snapshot, plan, catalog)
+            check_limits(snapshot, plan, catalog)
             return snapshot, plan
         snapshot, read = after, read | unread
     raise BehindError(f"Nodes {', '.join(sorted(read)[:3])} are not as it shows them")
-
-
-def _check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog) -> None:
-    """Limits of NodePools hold, however little of them the snapshot shows. Raises BehindError.
-
-    A plan keeps them for what the snapshot shows. What is launched is to keep them as well for what the status of the
-    NodePool and rows count, which is more while nodes go or have just joined, and where a state lies.
-    """
-    launched = {node.nodepool for node in plan.new_nodes}
-    for pool in snapshot.nodepools:
-        if pool.limits and pool.name in launched:
-            _check_pool_limits(pool, _counted(pool, snapshot, catalog), plan, catalog)
-
-
-def _counted(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> dict[str, int]:
-    """What the NodePool has at most: what its status counts, and what is too new for that to be sure."""
-    new = [
-        build_in_flight_node(claim, (), catalog)
-        for claim in snapshot.nodeclaims
-        if claim.nodepool == pool.name and _is_new(claim, snapshot.now)
-    ]
-    new += [
-        build_in_flight_node(coming.nodeclaim, coming.instance_types, catalog)
-        for coming in snapshot.in_flight
-        if coming.nodeclaim.nodepool == pool.name
-    ]
-    of_status = {**pool.resources, resources.NODES: pool.node_count}
-    return resources.add(of_status, {resources.NODES: len(new)}, *(node.capacity for node in new))
-
-
-def _is_new(claim: NodeClaim, now: datetime) -> bool:
-    """Whether a status may not count the claim yet, or not its size."""
-    launched = find_condition(claim.conditions, "Launched")
-    times = (claim.metadata.creation_timestamp, launched.last_transition_time if launched else None)
-    return any(at is not None and now - at < SETTLING for at in times)
-
-
-def _check_pool_limits(pool: NodePool, counted: Mapping[str, int], plan: Plan, catalog: Catalog) -> None:
-    """``counted``: what the NodePool has. Of each new node the largest that may be launched counts."""
-    types = catalog.instance_types(pool.node_class_ref.name, pool.name)
-
-    @cache
-    def largest(names: tuple[str, ...]) -> dict[str, int]:
-        return resources.maximum(instance_type.capacity for instance_type in types if instance_type.name in names)
-
-    new = [largest(node.instance_types) for node in plan.new_nodes if node.nodepool == pool.name]
-    added = resources.add({resources.NODES: len(new)}, *new)
-    total = resources.add(counted, added)
-    for name, limit in sorted(pool.limits.items()):
-        if added.get(name, 0) > 0 and total[name] > limit:
-            texts = quantity.texts(name, (total[name], limit))
-            raise BehindError(
-                f"with what is new and what would be launched, the status of NodePool {pool.name} comes to {texts[0]}"
-                f" of {name}, beyond its limit of {texts[1]}; it shows less",
-                code="NearLimits",
-            )
 
 
 def _taking_nodes(snapshot: Snapshot, plan: Plan, doubted: Collection[str]) -> frozenset[str]:
