@@ -7,66 +7,39 @@ pods first, and delete when the nodes that take them are Initialized or the dead
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError, Conflict, NotFound
-from spotwright.lifecycle.retry import TERMINATION_TICKS
-from spotwright.lifecycle.steps import Deletion
-from spotwright.model import labels
-from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import format_time, parse_time
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import PodDisruptionBudget
-from spotwright.telemetry import events, log_lines
+from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.telemetry.rows import Event
-from spotwright.workflows.lifecycle.actions import (
-    cordon,
-    delete_claim,
-    log,
-    nodes_of,
-    ring_lifecycle,
-    ring_next_tick,
-    ring_notices,
-)
+from spotwright.workflows.lifecycle.actions import cordon, log, nodes_of, ring_lifecycle, ring_notices
 from spotwright.workflows.lifecycle.commands import EARLY_MS
-from spotwright.workflows.lifecycle.interruption_decisions import (
-    Interrupted,
-    decide_replacements,
-    force_at,
-    mark_offerings,
-    taken_at,
-)
-from spotwright.workflows.lifecycle.interruption_facts import (
-    RUNNING,
-    Facts,
-    asks_ec2,
-    claim_of,
-    is_last_hour,
-    read_facts,
+from spotwright.workflows.lifecycle.interruption_decisions import Interrupted, decide_replacements, force_at
+from spotwright.workflows.lifecycle.interruption_facts import Facts, claim_of, read_facts
+from spotwright.workflows.lifecycle.interruption_writes import (
+    EVENTS,
+    bound_termination,
+    delete_announced,
+    record_event_of_claim,
+    remember_offerings,
+    save_notice,
 )
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
+from spotwright.workflows.lifecycle.single_notices import LOOK_SECONDS, end_unclaimed, end_waiting, start
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import planner_at_work
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
 from spotwright.workflows.rows_together import write_rows
 
-# The notice of a new instance waits this long for the instance to be assigned to its claim, and one that EC2 has to
-# confirm for EC2's answer. After that the sweep's comparison of NodeClaims with instances is enough.
-UNCLAIMED_MS: Final = 60_000
-# EC2 may show the state of an instance that changes a few seconds after its message.
-STATE_SHOWN_MS: Final = 10_000
-# Until EC2's status is read again, in the last hour before what it has scheduled.
-STATUS_SECONDS: Final = 60
 WORK: Final = "notices"
 # Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
 PLANNER_SECONDS: Final = 15
@@ -76,27 +49,14 @@ REPLACEMENTS_TRIED: Final = 3
 # so that the last of many waits for one look and not for two.
 GATHER_IDLE_MS: Final = 600
 GATHER_MAXIMUM_MS: Final = 3_000
-# For how long ``disrupt`` may act on a recommendation.
-RECOMMENDATION_MS: Final = 2 * 60 * 60 * 1000
 # Until new notices are looked at again that came while another invocation planned.
 AGAIN_SECONDS: Final = 1
-# Between looks at what is being replaced.
-LOOK_SECONDS: Final = 2
 # The next look of a chain is not refused where its clock is this much behind.
 CLOCKS_DIFFER_MS: Final = 500
 # Of such a row, if no look comes.
 TIMER_MS: Final = 20_000
 # The key of a doorbell for all notices that are due.
 ALL: Final = ""
-
-_EVENTS: Final = {
-    NoticeKind.SPOT_INTERRUPTED: events.SPOT_INTERRUPTED,
-    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED: events.CAPACITY_RESERVATION_INTERRUPTED,
-    NoticeKind.REBALANCE_RECOMMENDATION: events.SPOT_REBALANCE_RECOMMENDATION,
-    NoticeKind.INSTANCE_STOPPED: events.INSTANCE_STOPPING,
-    NoticeKind.INSTANCE_TERMINATED: events.INSTANCE_TERMINATING,
-    NoticeKind.SCHEDULED_CHANGE: events.INSTANCE_UNHEALTHY,
-}
 
 
 def step_notices(
@@ -156,8 +116,8 @@ def _plan_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
     nodes_by_claim = {node.claim.name: there for node, there in zip(nodes, tainted, strict=True)}
 
     def tell(node: Interrupted) -> None:
-        event = _EVENTS[NoticeKind(node.notice.kind)]()
-        _record_event(ports, node.claim, event, now, nodes_by_claim[node.claim.name])
+        event = EVENTS[NoticeKind(node.notice.kind)]()
+        record_event_of_claim(ports, node.claim, event, now, nodes_by_claim[node.claim.name])
 
     in_parallel(tell, [node for node in nodes if not node.notice.attempt])
     return True
@@ -183,7 +143,7 @@ def _drain_unplanned(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: d
         with _trying_again(ports, (), node.notice.instance_id):
             pods = [pod for there in nodes_of(ports, node.claim) for pod in ports.cluster.pods(node=there.name)]
             if epoch_ms(now) >= force_at(pods, budgets, node.notice, now):
-                _delete_claim(ports, node.notice, node.claim, now)
+                delete_announced(ports, node.notice, node.claim, now)
                 return True
         return False
 
@@ -290,12 +250,12 @@ def _step(
     with _trying_again(ports, () if is_seen_again else (row.instance_id,), row.instance_id):
         claim = claim_of(ports, claims)
         if claim is None:
-            _unclaimed(ports, row, bool(claims) or row.instance_id in facts.unassigned, now)
+            end_unclaimed(ports, row, bool(claims) or row.instance_id in facts.unassigned, now)
         elif row.phase in (RECOMMENDED, SCHEDULED):
-            _end_waiting(ports, row, claim, facts, now)
+            end_waiting(ports, row, claim, facts, now)
         elif row.phase != "new":
             _follow(ports, row, claim, command, now)
-        elif (notice := _start(ports, row, claim, facts, now)) is not None:
+        elif (notice := start(ports, row, claim, facts, now)) is not None:
             return Interrupted(notice, claim)
     return None
 
@@ -313,175 +273,12 @@ def _trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -
         ring_notices(ports, instances, delay_seconds=LOOK_SECONDS)
 
 
-def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
-    """No claim has the instance: it is not Spotwright's, or it is being assigned, or its node registered, right now."""
-    if row.phase == "new" and may_come and _is_young(row, now, UNCLAIMED_MS):
-        _look_again(ports, row)
-        return
-    _save(ports, row, phase="done", due=0)
-
-
-def _look_again(ports: LifecyclePorts, row: NoticeRow) -> None:
-    """Ring for a new notice that has to wait. For those that are replaced a doorbell was left before, see _step_new."""
-    if row.kind not in REPLACED_KINDS:
-        ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
-
-
-def _is_young(row: NoticeRow, now: datetime, maximum_ms: int) -> bool:
-    """A row from a time to come, of a clock that is wrong, does not stay so for longer than twice that."""
-    return abs(epoch_ms(now) - row.created) < maximum_ms
-
-
-def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> NoticeRow | None:
-    kind = NoticeKind(row.kind)
-    if claim.metadata.deletion_timestamp is not None and kind not in REPLACED_KINDS:
-        # Most likely the finalizer terminated the instance: no event is needed, and it waits until that has ended.
-        if row.ended or not claim.is_condition_true("InstanceTerminating"):
-            ring_lifecycle(ports, "claim", [claim.name])
-        _mark_offerings(ports, [Interrupted(row, claim)] if row.warning else [])
-        _save(ports, row, claim=claim.name, phase="done", due=0)
-        return None
-    if asks_ec2(row, claim, now) and not _is_confirmed(ports, row, claim, facts, now):
-        return None
-    if kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
-        return row
-    if kind == NoticeKind.REBALANCE_RECOMMENDATION:
-        _recommend(ports, row, claim, now)
-    elif kind == NoticeKind.SCHEDULED_CHANGE and _has_time(row, claim, now):
-        _record_event(ports, claim, _EVENTS[kind](), now)
-        _schedule(ports, row, claim, row.deadline)
-    elif not is_last_hour(row, now) or _is_still_scheduled(ports, row, claim, facts, now):
-        # One that has been registered meanwhile is replaced first.
-        _delete_claim(
-            ports, row, claim, now, as_read=kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None
-        )
-        _record_event(ports, claim, _EVENTS[kind](), now)
-    return None
-
-
-def _is_confirmed(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> bool:
-    """Whether EC2 says, too, that the instance goes or has gone. If not, the notice waits a moment, then it ends.
-
-    An instance that EC2 does not find is left to the check by id, which looks twice.
-    """
-    found = facts.instances[row.instance_id]
-    if isinstance(found, Instance) and found.state not in RUNNING:
-        return True
-    if found is None:
-        ring_lifecycle(ports, "claim-instance", [claim.name])
-        _end(ports, row, claim, "EC2 does not find the instance")
-    elif _is_young(row, now, _patience_ms(row, found)):
-        _look_again(ports, row)
-    elif isinstance(found, Instance):
-        _end(ports, row, claim, f"EC2 says that the instance is {found.state}")
-    else:
-        _end(ports, row, claim, f"EC2 does not say what became of the instance: {found}")
-    return False
-
-
-def _patience_ms(row: NoticeRow, found: Instance | ApiError) -> int:
-    """How old the notice gets before it ends, unless EC2 says something else of its instance."""
-    if isinstance(found, ApiError):
-        return 0 if row.warning else UNCLAIMED_MS
-    return 0 if row.warning or row.kind in REPLACED_KINDS else STATE_SHOWN_MS
-
-
-def _end(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, why: str) -> None:
-    """Nothing is removed, and the node takes pods again, unless there was a warning as well."""
-    log_line(
-        log, log_lines.NOTICE_NOT_CONFIRMED,
-        kind=row.kind, instance=row.instance_id, nodeclaim=claim.name, details=why,
-    )  # fmt: skip
-    if row.warning:
-        # EC2 takes the instance at the time that it announced, for all that is known.
-        _save(ports, row, kind=row.warning, warning="", ended=False)
-        ring_notices(ports, [row.instance_id])
-        return
-    # What is scheduled anew, for whatever time, is another notice.
-    _save(ports, row, deadline=0, phase="done", due=0)
-    ring_lifecycle(ports, "claim", [claim.name])
-
-
-def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
-    """Leave a recommendation to ``disrupt``, which replaces the node if the NodePool's policy says so."""
-    mark_offerings(ports, [Interrupted(row, claim)])
-    _record_event(ports, claim, _EVENTS[NoticeKind.REBALANCE_RECOMMENDATION](), now)
-    _save(ports, row, claim=claim.name, phase=RECOMMENDED, due=min(row.created, epoch_ms(now)) + RECOMMENDATION_MS)
-    ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
-
-
-def _has_time(row: NoticeRow, claim: NodeClaim, now: datetime) -> bool:
-    """Whether a change that EC2 has scheduled is so far ahead that its node need not go at once."""
-    return claim.is_condition_true("Registered") and not is_last_hour(row, now)
-
-
-def _schedule(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, deadline: int) -> None:
-    """Leave the node to ``disrupt``, which replaces it when budgets have room; in the last hour it goes anyway."""
-    _save(ports, row, claim=claim.name, phase=SCHEDULED, deadline=deadline, due=deadline - LAST_HOUR_MS)
-    ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
-
-
-def _end_waiting(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> None:
-    """A notice that ``disrupt`` did not act on in time: what EC2 has scheduled cannot wait any longer, and an old
-    recommendation says nothing of the instance any more."""
-    if claim.metadata.deletion_timestamp is not None:
-        _save(ports, row, phase="done", due=0)
-    elif row.phase == SCHEDULED:
-        if is_last_hour(row, now) and _is_still_scheduled(ports, row, claim, facts, now):
-            _delete_claim(ports, row, claim, now)
-    elif epoch_ms(now) >= row.due - EARLY_MS:
-        _save(ports, row, phase="done", due=0)
-
-
-def _is_still_scheduled(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> bool:
-    """Whether EC2's status has the event, in its last hour too. Otherwise the notice ends, or waits for another time.
-
-    While EC2 does not answer, it waits as well, until the time itself has come.
-    """
-    if isinstance(facts.events, ApiError):
-        if epoch_ms(now) >= row.deadline:
-            return True
-        due = min(row.deadline, epoch_ms(now) + STATUS_SECONDS * 1000)
-        _save(ports, row, claim=claim.name, phase=SCHEDULED, due=due)
-        ring_notices(ports, [row.instance_id], delay_seconds=STATUS_SECONDS)
-        return False
-    event = facts.events.get(row.instance_id)
-    if event is None:
-        _end(ports, row, claim, "EC2 has no event scheduled for the instance")
-        return False
-    moved = msgspec.structs.replace(row, deadline=event.deadline_ms)
-    if is_last_hour(moved, now):
-        return True
-    not_before = taken_at(moved, now).isoformat()
-    log_line(log, log_lines.EVENT_POSTPONED, instance=row.instance_id, nodeclaim=claim.name, not_before=not_before)
-    _schedule(ports, row, claim, moved.deadline)
-    return False
-
-
-def _delete_claim(
-    ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, *, as_read: bool = False
-) -> None:
-    """Delete the claim at once; its finalizer drains the node as far as possible. ``as_read``: Conflict when it has
-    changed since it was read.
-
-    Where it has been draining for long, its ticks are a minute apart, or have ended: they begin again.
-    """
-    if row.kind in REPLACED_KINDS:
-        claim = _bound_termination(ports, row, claim, now, as_read=as_read)
-    _mark_offerings(ports, [Interrupted(row, claim)])
-    delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"), as_read=as_read)
-    if row.kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is not None:
-        ring_next_tick(ports, claim.name, TERMINATION_TICKS + 1)
-    _save(ports, row, claim=claim.name, phase="done", due=0)
-    _record_event(ports, claim, events.TERMINATING_ON_INTERRUPTION(), now)
-
-
 def _replace(
     ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft
 ) -> ApiError | None:
     """Commit a decision for the pods of these nodes and ring for its launches; why it failed, if it did."""
     try:
-        _mark_offerings(ports, nodes)
+        remember_offerings(ports, nodes)
         decide_replacements(ports, nodes, now, seconds_left)
         if not _act(ports, now, seconds_left):
             # An invocation that ended here may have left launches that nobody has begun.
@@ -493,15 +290,6 @@ def _replace(
     except ApiError as failure:
         return failure
     return None
-
-
-def _mark_offerings(ports: LifecyclePorts, nodes: Sequence[Interrupted]) -> None:
-    """What the account remembers of its offerings keeps no replacement waiting, and no drain."""
-    try:
-        mark_offerings(ports, nodes)
-    except ApiError as failure:
-        names = ", ".join(sorted(node.claim.name for node in nodes))
-        log_line(log, log_lines.STEP_FAILED, kind="offering", object=names, code=failure.code, error=str(failure))
 
 
 def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
@@ -538,58 +326,22 @@ def _save_replacing(ports: LifecyclePorts, row: NoticeRow) -> None:
 
 def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: CommandRow | None, now: datetime) -> None:
     """Wait for the command of the replacement; it is planned again when it was aborted and there is time."""
-    _bound_termination(ports, row, claim, now)
+    bound_termination(ports, row, claim, now)
     if claim.metadata.deletion_timestamp is not None:
-        _save(ports, row, phase="done", due=0)
+        save_notice(ports, row, phase="done", due=0)
     elif command is not None and command.phase == "aborted":
         if row.attempt + 1 < REPLACEMENTS_TRIED and epoch_ms(now) < row.deadline:
-            _save(ports, row, phase="new", attempt=row.attempt + 1, due=_due(now))
+            save_notice(ports, row, phase="new", attempt=row.attempt + 1, due=_due(now))
             ring_notices(ports, [row.instance_id])
         else:
-            _delete_claim(ports, row, claim, now)
+            delete_announced(ports, row, claim, now)
     elif epoch_ms(now) >= row.deadline:
-        _delete_claim(ports, row, claim, now)
+        delete_announced(ports, row, claim, now)
     elif row.due - epoch_ms(now) < TIMER_MS // 2:
         # Looks go on without a write each; only when they end is the row due.
-        _save(ports, row, due=_due(now))
-
-
-def _bound_termination(
-    ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, *, as_read: bool = False
-) -> NodeClaim:
-    """The claim, whose termination ends when EC2 takes the instance, unless it ends earlier: then no pod can be kept
-    there. ``as_read``: it is written only if it has not changed since it was read, and is as it was written.
-
-    A pod that a PodDisruptionBudget or do-not-disrupt would keep is deleted when its grace period only just fits.
-    """
-    deadline, stated = taken_at(row, now), parse_time(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP, ""))
-    grace_seconds = claim.termination_grace_period_seconds
-    ends_earlier = grace_seconds is not None and now + timedelta(seconds=grace_seconds) < deadline
-    if ends_earlier or (stated is not None and stated <= deadline):
-        return claim
-    change = {"annotations": {labels.TERMINATION_TIMESTAMP: format_time(deadline)}}
-    if as_read:
-        return ports.cluster.patch_nodeclaim(claim, change)
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata.without_resource_version(), change)
-    if claim.metadata.deletion_timestamp is not None:
-        # Its drain goes by that time from now on.
-        ring_lifecycle(ports, "claim", [claim.name])
-    return claim
-
-
-def _record_event(
-    ports: LifecyclePorts, claim: NodeClaim, event: Event, now: datetime, nodes: Iterable[Node] | None = None
-) -> None:
-    """An event of the claim and of its nodes, which are read unless they are known."""
-    ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
-    for node in nodes_of(ports, claim) if nodes is None else nodes:
-        ports.cluster.record_event("nodes", node.metadata, event, now=now)
+        save_notice(ports, row, due=_due(now))
 
 
 def _due(now: datetime) -> int:
     """When the sweep looks at a row that is being replaced, if the chain of looks has ended."""
     return epoch_ms(now) + TIMER_MS
-
-
-def _save(ports: LifecyclePorts, row: NoticeRow, **fields: object) -> NoticeRow:
-    return ports.state.save(msgspec.structs.replace(row, **fields))
