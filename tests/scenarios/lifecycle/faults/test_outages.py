@@ -1,5 +1,7 @@
 """Something does not answer for minutes: nothing is lost meanwhile, and afterwards everything goes on."""
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 
@@ -9,6 +11,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -159,3 +162,63 @@ def test_a_claim_that_is_late_writes_no_other_claim_of_its_launch(world: World) 
     world.clock.advance(301)
     lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", first.name)], now=world.clock.now())
     assert [claim.name for claim in world.claims() if claim.provider_id] == [first.name]
+
+
+def _claims_whose_launch_was_not_noted(world: World, replicas: int) -> tuple[NodeClaim, ...]:
+    """EC2 answered CreateFleet five minutes ago, and DynamoDB has not taken anything since."""
+    world.run(100)
+    world.deploy(POD, replicas)
+    world.effects.crash_at("ec2", "create_fleet")
+    with pytest.raises(Crash):
+        world.run(10)
+    (row,) = world.state.launches()
+    assert (row.phase, bool(row.request), row.instances) == ("claimed", True, {})
+    world.clock.advance(301)
+    return world.claims()
+
+
+def _ring_for(world: World, claims: Iterable[NodeClaim]) -> None:
+    """The claims are looked at, and their launch is not."""
+    bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in claims]
+    lifecycle(world.ports, bells, now=world.clock.now())
+
+
+def test_a_claim_is_not_given_up_though_its_instance_was_never_noted(world: World) -> None:
+    claims = _claims_whose_launch_was_not_noted(world, 3)
+    launched = {instance.id for instance in world.ec2.live_instances()}
+    _ring_for(world, claims)
+    assert all(claim.is_condition_true("Launched") for claim in world.claims())
+    assert world.run(120, until=lambda: len(world.running_pods()) == 3)
+    world.run(180)
+    assert {claim.name for claim in world.claims()} == {claim.name for claim in claims}
+    assert {instance.id for instance in world.ec2.live_instances()} == launched
+    assert not world.effects.select("ec2", "terminate")
+
+
+def test_a_claim_for_which_ec2_launched_nothing_is_given_up_alone(world: World) -> None:
+    first, *others = _claims_whose_launch_was_not_noted(world, 3)
+    gone = min(instance.id for instance in world.ec2.live_instances())
+    world.ec2.forget_instance(gone)
+    _ring_for(world, [first, *others])
+    kept = [claim for claim in world.claims() if claim.metadata.deletion_timestamp is None]
+    assert len(kept) == 2
+    assert all(claim.is_condition_true("Launched") for claim in kept)
+
+
+def test_a_claim_is_not_given_up_before_ec2_says_whether_it_has_an_instance(world: World) -> None:
+    claims = _claims_whose_launch_was_not_noted(world, 1)
+    world.outages["ec2"] = Throttled("too many requests")
+    _ring_for(world, claims)
+    (claim,) = world.claims()
+    assert claim.metadata.deletion_timestamp is None
+
+
+def test_a_claim_whose_instance_was_noted_receives_it_while_others_of_its_launch_wait(world: World) -> None:
+    """EC2 had no capacity for all of them, and the API server did not answer."""
+    first, second = _claims_whose_launch_was_not_noted(world, 2)
+    (row,) = world.state.launches()
+    instances = {first.name: min(instance.id for instance in world.ec2.live_instances())}
+    world.state.save(msgspec.structs.replace(row, request="", instances=instances))
+    _ring_for(world, [first, second])
+    assert [claim.name for claim in world.claims() if claim.is_condition_true("Launched")] == [first.name]
+    assert [claim.name for claim in world.claims() if claim.metadata.deletion_timestamp is None] == [first.name]

@@ -50,6 +50,7 @@ from spotwright.workflows.lifecycle.actions import (
 from spotwright.workflows.lifecycle.commands import ring_commands
 from spotwright.workflows.lifecycle.launch.adoption import adopt_claim, launch_id
 from spotwright.workflows.lifecycle.launch.assignment import write_assignments
+from spotwright.workflows.lifecycle.launch.fleet import with_instances_of_request
 from spotwright.workflows.lifecycle.launch.phases import advance
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone
 from spotwright.workflows.lifecycle.status import registration_health
@@ -290,11 +291,16 @@ def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> floa
 
 def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
     """Whether the claim receives now the instance that its launch has for it: while the API server did not answer, it
-    could not be written. Raises ApiError while it still cannot be, or while another worker writes it; the launch's own
-    next try is not waited for. What the API server refuses to take for good is given up.
+    could not be written, and while DynamoDB did not, it could not be noted whose it is. Raises ApiError while it still
+    cannot be, or while another worker writes it; the launch's own next try is not waited for. What the API server
+    refuses to take for good is given up.
     """
     launch = ports.state.launch(launch_id(claim))
-    if launch is None or launch.phase != "launched" or claim.name not in launch.instances:
+    if launch is None or launch.phase not in ("claimed", "launched"):
+        return False
+    if claim.name not in launch.instances:
+        launch = with_instances_of_request(ports, launch)
+    if claim.name not in launch.instances:
         return False
     own = msgspec.structs.replace(launch, instances={claim.name: launch.instances[claim.name]})
     try:

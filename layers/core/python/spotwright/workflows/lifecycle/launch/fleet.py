@@ -56,16 +56,8 @@ def create_fleet(
     with ThreadPoolExecutor(1) as thread:
         options = None if row.request else thread.submit(gather_options, ports, row, now)
         claims = dict(created) | claims_by_name(ports, [name for name in row.claims if name not in created])
-    waiting = tuple(
-        claims[name]
-        for name in row.claims
-        if name in claims
-        and name not in row.instances
-        and instance_assignment.is_awaiting_instance(claims[name], row.uids[name])
-    )
-    tagged = ports.ec2.instances_of_launch(row.id) if may_have_instances else ()
-    assigned = assigned_instances(ports, tagged, claims.values())
-    instances = tuple(instance for instance in tagged if instance.id not in assigned)
+    waiting = _waiting(row, claims)
+    instances = _unassigned_instances(ports, row, claims) if may_have_instances else ()
     if not waiting:
         if _is_answered(row, now):
             return finish_launch(ports, row, now)
@@ -81,6 +73,35 @@ def create_fleet(
             return prepared
         row = prepared
     return _send(ports, row, waiting, instances, now)
+
+
+def with_instances_of_request(ports: LifecyclePorts, row: LaunchRow) -> LaunchRow:
+    """The row with the instances that its request launched, though no answer to it was saved. It is saved with them."""
+    if row.phase != "claimed" or not row.request:
+        return row
+    claims = claims_by_name(ports, row.claims)
+    after = with_assignments(row, _waiting(row, claims), _unassigned_instances(ports, row, claims))
+    return row if after == row else ports.state.save(after)
+
+
+def _waiting(row: LaunchRow, claims: Mapping[str, NodeClaim]) -> tuple[NodeClaim, ...]:
+    """The claims of the launch that get an instance yet. ``claims``: those that exist, by name."""
+    return tuple(
+        claims[name]
+        for name in row.claims
+        if name in claims
+        and name not in row.instances
+        and instance_assignment.is_awaiting_instance(claims[name], row.uids[name])
+    )
+
+
+def _unassigned_instances(
+    ports: LifecyclePorts, row: LaunchRow, claims: Mapping[str, NodeClaim]
+) -> tuple[Instance, ...]:
+    """The instances with the launch's tag that no claim has."""
+    tagged = ports.ec2.instances_of_launch(row.id)
+    assigned = assigned_instances(ports, tagged, claims.values())
+    return tuple(instance for instance in tagged if instance.id not in assigned)
 
 
 def _prepare(
