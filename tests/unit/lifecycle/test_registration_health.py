@@ -1,5 +1,7 @@
 """NodeRegistrationHealthy: which outcomes make a NodePool healthy or not, and what takes the condition back."""
 
+from datetime import UTC, datetime, timedelta
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -91,6 +93,32 @@ def test_a_change_of_the_pool_or_its_class_begins_anew(present: NodePool, class_
     assert update.change is not None
     assert (update.change.status, update.change.reason) == ("Unknown", "AwaitingReconciliation")
     assert (update.health.outcomes, update.health.nodeclass_generation, update.health.version) == ((), 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "owner", "registered", "outcomes", "expected"),
+    [
+        (1, "pool", "True", "", "True"),
+        (-1, "pool", "True", "", "Unknown"),
+        (1, "an earlier pool", "True", "", "Unknown"),
+        (1, "pool", "False", "", "Unknown"),
+        (1, "pool", "True", "xx", "False"),
+    ],
+)
+@pytest.mark.parametrize("has_row", [True, False])
+def test_a_node_that_joined_counts_though_its_outcome_could_not_be_stored(
+    seconds: int, owner: str, registered: str, outcomes: str, expected: str, has_row: bool
+) -> None:
+    """``seconds``: after the outcomes of an earlier pool or class were removed, and the condition became Unknown."""
+    reset = datetime(2026, 1, 5, 9, tzinfo=UTC)
+    joined = Condition("Registered", registered, last_transition_time=reset + timedelta(seconds=seconds))
+    registered_claim = msgspec.structs.replace(claim("a", owner=owner), conditions=(joined,))
+    unknown = Condition(CONDITION, "Unknown", last_transition_time=reset, observed_generation=1)
+    present = msgspec.structs.replace(pool("Unknown"), conditions=(unknown,))
+    stored = msgspec.structs.replace(after(outcomes), changed_at_ms=int(reset.timestamp() * 1000))
+    health = stored if has_row or outcomes else None
+    change = judge(present, CLASS, health, [registered_claim], now_ms=1).change
+    assert (change.status if change is not None else "Unknown") == expected
 
 
 def test_outcomes_that_were_stored_before_the_condition_was_judged_are_of_the_present_class() -> None:

@@ -79,6 +79,19 @@ def test_an_outage_of_twenty_minutes_costs_no_node_that_joined_meanwhile(
     assert health.status == "True"
 
 
+def test_a_node_that_joins_while_dynamodb_does_not_answer_is_registered_and_initialized_then(world: World) -> None:
+    """Nothing of it needs DynamoDB but how the NodePool remembers that it joined."""
+    world.run(100)
+    world.deploy(POD, 1)
+    world.run(10)
+    world.outages["state"] = Unavailable("no answer")
+    world.run(30)
+    (claim,) = world.claims()
+    assert claim.is_condition_true("Registered")
+    assert claim.is_condition_true("Initialized")
+    assert len(world.running_pods()) == 1
+
+
 @pytest.mark.parametrize("is_found", [True, False], ids=["a running instance", "an instance that EC2 does not find"])
 def test_a_claim_receives_the_instance_of_its_launch_however_late_it_is(world: World, is_found: bool) -> None:
     """The API server did not answer from CreateFleet on, and the claim is looked at before its launch."""

@@ -4,6 +4,8 @@ Source: Karpenter v1.14 ``pkg/state/nodepoolhealth`` and ``pkg/controllers/nodep
 informs; a pool is Ready, and launches, whatever it says.
 """
 
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -90,10 +92,18 @@ def _with_outcome(health: RegistrationHealth, outcome: Outcome, now_ms: int) -> 
     return msgspec.structs.replace(health, outcomes=outcomes, changed_at_ms=now_ms)
 
 
-def judge(pool: NodePool, nodeclass: EC2NodeClass, stored: RegistrationHealth | None, *, now_ms: int) -> HealthUpdate:
+def judge(
+    pool: NodePool,
+    nodeclass: EC2NodeClass,
+    stored: RegistrationHealth | None,
+    claims: Iterable[NodeClaim] = (),
+    *,
+    now_ms: int,
+) -> HealthUpdate:
     """The condition by the stored outcomes; Unknown, and none of them, after a change of the pool or its class.
 
-    A lone failure changes nothing. Where no outcomes are stored, they are inferred from the condition.
+    A lone failure changes nothing. Where no outcomes are stored, they are inferred from the condition, or from
+    ``claims`` that were registered since: their outcomes could not be stored.
     """
     generation = nodeclass.metadata.generation
     if _is_changed(pool, stored, generation):
@@ -103,6 +113,9 @@ def judge(pool: NodePool, nodeclass: EC2NodeClass, stored: RegistrationHealth | 
         )
         return HealthUpdate(unknown_condition(CONDITION, *AWAITING), empty)
     health = stored if stored and stored.nodeclass_generation else _inferred(pool, stored, generation, now_ms)
+    if not health.outcomes:
+        for claim in _registered_since(pool, stored, claims):
+            health = with_registration(health, claim, now_ms=now_ms)
     if health.is_unhealthy:
         reason, message = (health.reason, health.message) if health.reason else REGISTRATION_FAILED
         present = find_condition(pool.conditions, CONDITION)
@@ -122,6 +135,21 @@ def _is_changed(pool: NodePool, stored: RegistrationHealth | None, generation: i
     return (
         condition is None or condition.observed_generation != pool.metadata.generation or known not in (0, generation)
     )
+
+
+def _registered_since(
+    pool: NodePool, stored: RegistrationHealth | None, claims: Iterable[NodeClaim]
+) -> Iterator[NodeClaim]:
+    """The pool's claims that were registered since outcomes were last stored or removed; without a row, since the
+    condition is what it is."""
+    condition = find_condition(pool.conditions, CONDITION)
+    written = condition.last_transition_time if condition is not None else None
+    since = datetime.fromtimestamp(stored.changed_at_ms / 1000, UTC) if stored is not None else written
+    for claim in claims:
+        registered = find_condition(claim.conditions, "Registered")
+        at = registered.last_transition_time if registered is not None and registered.status == "True" else None
+        if owning_nodepool_uid(claim) == pool.metadata.uid and at is not None and since is not None and at >= since:
+            yield claim
 
 
 def _inferred(pool: NodePool, stored: RegistrationHealth | None, generation: int, now_ms: int) -> RegistrationHealth:

@@ -38,7 +38,7 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
         try:
             counted.add(_write_resources(ports, pool, nodepool_status.usage(pool, claims, nodes)))
             node_class = classes.get(pool.node_class_ref.name)
-            health = registration_health.judge(ports, pool, node_class, now=now) if node_class is not None else None
+            health = registration_health.judge(ports, pool, node_class, claims, now=now) if node_class else None
             judged = _write_conditions(ports, pool, node_class, health.update.change if health else None, now)
             if health is not None:
                 registration_health.store(ports, pool, health)

@@ -1,13 +1,13 @@
 """NodeRegistrationHealthy of NodePools: outcomes are stored as nodes join or fail to, the condition follows them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from threading import RLock
 from typing import Final
 
 import msgspec
 
-from spotwright.errors import Conflict
+from spotwright.errors import ApiError, Conflict
 from spotwright.lifecycle import registration_health
 from spotwright.lifecycle.registration_health import HealthUpdate, RegistrationHealth, owning_nodepool_uid
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -26,9 +26,13 @@ _TURN: Final = RLock()
 
 
 def record_registration(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> None:
-    """The node of the claim joined."""
+    """The node of the claim joined, and is registered whether or not that can be stored."""
     moment = epoch_ms(now)
-    _record(ports, claim, lambda health: registration_health.with_registration(health, claim, now_ms=moment))
+    try:
+        _record(ports, claim, lambda health: registration_health.with_registration(health, claim, now_ms=moment))
+    except ApiError as failure:
+        kind, error = "registration health", str(failure)
+        log_line(log, log_lines.STEP_FAILED, kind=kind, object=claim.nodepool, code=failure.code, error=error)
 
 
 def record_failure(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> None:
@@ -76,17 +80,19 @@ class JudgedHealth(msgspec.Struct, frozen=True):
     stored: RegistrationHealth | None
 
 
-def judge(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass, *, now: datetime) -> JudgedHealth:
+def judge(
+    ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass, claims: Collection[NodeClaim], *, now: datetime
+) -> JudgedHealth:
     """Outcomes of an earlier pool or class are removed first: once the condition is written, nothing shows that they
     are, and they would count again.
 
     Raises Conflict when an outcome was stored meanwhile.
     """
     stored = ports.state.registration_health(pool.metadata.uid)
-    update = registration_health.judge(pool, node_class, stored, now_ms=epoch_ms(now))
+    update = registration_health.judge(pool, node_class, stored, claims, now_ms=epoch_ms(now))
     if stored is not None and stored.outcomes and not update.health.outcomes:
         ports.state.save_registration_health(msgspec.structs.replace(stored, outcomes=()))
-        return judge(ports, pool, node_class, now=now)
+        return judge(ports, pool, node_class, claims, now=now)
     return JudgedHealth(update, stored)
 
 
