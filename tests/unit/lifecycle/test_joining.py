@@ -7,7 +7,7 @@ import pytest
 
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.liveness import expiration, timeout
-from spotwright.lifecycle.registration import register
+from spotwright.lifecycle.registration import is_registered_with_another, register
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
@@ -56,6 +56,23 @@ def test_two_nodes_of_one_instance_are_an_error() -> None:
     registration = register(CLAIM, (NODE, node(metadata=ObjectMeta("twin"))))
     assert registration.node_update is None
     assert registration.result.condition_changes[0].reason == "MultipleNodesFound"
+
+
+@pytest.mark.parametrize(("is_deleted", "expected"), [(False, "node"), (True, None)])
+def test_of_two_nodes_the_one_with_the_name_of_the_instance_is_registered(
+    is_deleted: bool, expected: str | None
+) -> None:
+    """A Node that is being deleted takes no place."""
+    annotated = msgspec.structs.replace(CLAIM.metadata, annotations={labels.EXPECTED_NODE: "node"})
+    claim = msgspec.structs.replace(
+        CLAIM, metadata=annotated, node_name="twin", conditions=(Condition("Registered", "True"),)
+    )
+    going = msgspec.structs.replace(NODE.metadata, deletion_timestamp=BORN if is_deleted else None)
+    nodes = (node(metadata=going), node(metadata=ObjectMeta("twin")))
+    update = register(claim, nodes).node_update
+    assert (update.node.name if update is not None else None) == expected
+    assert is_registered_with_another(claim, nodes) is not is_deleted
+    assert not is_registered_with_another(msgspec.structs.replace(claim, node_name="node"), nodes)
 
 
 def test_the_node_takes_over_what_the_claim_says() -> None:

@@ -508,18 +508,30 @@ def test_a_node_of_another_claim_that_states_an_instance_is_not_drained_with_it(
     assert instance_id(lying.provider_id) in {instance.id for instance in world.ec2.live_instances()}
 
 
-def test_neither_of_two_nodes_with_the_provider_id_of_a_claim_is_registered(world: World) -> None:
-    """The doorbell of the one with the unexpected name comes first; from then on the claim knows both."""
+def launched_claim(world: World) -> NodeClaim:
     world.kubelets.boot_seconds = 30
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
     assert world.run(60, until=lambda: bool(world.claims() and world.claims()[0].provider_id))
-    (claim,) = world.claims()
+    return world.claims()[0]
+
+
+def two_nodes_join(world: World) -> Node:
+    """The Node of the instance; another of the name ``second`` has its provider id."""
     while not world.cluster.nodes():
         world.pass_second()
         world.kubelets.reconcile()
-    (first,) = world.cluster.nodes()
-    metadata = msgspec.structs.replace(first.metadata, name="second", uid="")
-    world.cluster.put("nodes", msgspec.structs.replace(first, metadata=metadata))
+    (own,) = world.cluster.nodes()
+    metadata = msgspec.structs.replace(own.metadata, name="second", uid="")
+    world.cluster.put("nodes", msgspec.structs.replace(own, metadata=metadata))
+    return own
+
+
+def test_neither_of_two_nodes_with_the_provider_id_of_a_claim_is_registered(world: World) -> None:
+    """Neither has the name of the instance, and the claim knows both."""
+    claim = launched_claim(world)
+    first = two_nodes_join(world)
+    annotations = {labels.EXPECTED_NODE: "another-name", labels.OTHER_NODES: f"{first.name},second"}
+    world.cluster.patch_nodeclaim(claim, {"annotations": annotations})
     for name in ("second", first.name, "second"):
         lifecycle(world.ports, [Doorbell(world.cluster.name, "node", name)], now=world.clock.now())
         registered = find_condition(current(world, claim).conditions, "Registered")
@@ -529,6 +541,50 @@ def test_neither_of_two_nodes_with_the_provider_id_of_a_claim_is_registered(worl
     assert not any(node.is_registered for node in world.cluster.nodes())
     world.cluster.remove("nodes", "second")
     assert world.run(60, until=lambda: current(world, claim).node_name == first.name)
+
+
+def test_of_two_nodes_the_one_with_the_name_of_the_instance_is_registered(world: World) -> None:
+    """EKS lets no other kubelet write it."""
+    claim = launched_claim(world)
+    own = two_nodes_join(world)
+    for name in ("second", own.name, "second"):
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "node", name)], now=world.clock.now())
+        assert current(world, claim).node_name == own.name
+    assert [node.name for node in world.cluster.nodes() if node.is_registered] == [own.name]
+
+
+@pytest.mark.parametrize("is_ready", [True, False], ids=["is Ready", "is not Ready"])
+@pytest.mark.parametrize("is_doorbell_lost", [True, False], ids=["its doorbell is lost", "it rings"])
+def test_the_node_of_an_instance_takes_the_place_of_one_that_stated_its_provider_id_first(
+    world: World, is_ready: bool, is_doorbell_lost: bool
+) -> None:
+    claim = launched_claim(world)
+    ready = Condition("Ready", "True" if is_ready else "False", last_transition_time=world.clock.seconds())
+    size = {"cpu": 1900, "memory": 3758096384, "pods": 58}
+    lying = Node(ObjectMeta("lying"), claim.provider_id, conditions=(ready,), allocatable=size, capacity=size)
+    world.cluster.put("nodes", lying)
+    world.run(10)
+    assert current(world, claim).node_name == "lying"
+    assert current(world, claim).is_condition_true("Initialized") is is_ready
+    own = ""
+    while not own:
+        world.pass_second()
+        world.kubelets.reconcile()
+        own = next((node.name for node in world.cluster.nodes() if node.name != "lying"), "")
+    if is_doorbell_lost:
+        world.forget_changes()
+    assert world.run(11 * MINUTES, until=lambda: current(world, claim).node_name == own)
+    world.run(30)
+    registered = current(world, claim)
+    node = node_of(world, registered)
+    assert node.name == own
+    assert node.is_initialized
+    assert not {labels.UNREGISTERED, labels.HELD} & {taint.key for taint in node.taints}
+    assert registered.is_condition_true("Ready")
+    assert "DuplicateNodes" in {event.reason for event in world.cluster.events}
+    world.forget_deployments()
+    world.cluster.delete("nodeclaims", registered.metadata)
+    assert world.run(5 * MINUTES, until=lambda: not world.claims() and not world.cluster.nodes())
 
 
 def test_a_node_that_anothers_finalizer_keeps_keeps_its_claim_and_not_its_instance(

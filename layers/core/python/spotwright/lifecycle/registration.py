@@ -3,7 +3,7 @@
 Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/registration.go``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -45,10 +45,28 @@ def lacks_partition(claim: NodeClaim) -> bool:
     return claim.metadata.labels.get(labels.PLACEMENT_GROUP_PARTITION) == ""
 
 
+def own_node(claim: NodeClaim, nodes: Iterable[Node]) -> Node | None:
+    """Of the nodes with the claim's provider id the one with the name of its instance; None = there is none, as where
+    nodes have other names.
+
+    EKS admits the kubelet of an instance under its private DNS name, and lets it write no Node of another name
+    (https://kubernetes.io/docs/reference/access-authn-authz/node/); what provider id its Node states is its own choice.
+    """
+    name = claim.metadata.annotations.get(labels.EXPECTED_NODE, "")
+    return next((node for node in nodes if node.name == name and node.metadata.deletion_timestamp is None), None)
+
+
+def is_registered_with_another(claim: NodeClaim, nodes: Iterable[Node]) -> bool:
+    """Whether a Node stated the claim's provider id before the one of its instance joined."""
+    own = own_node(claim, nodes)
+    return own is not None and claim.is_condition_true("Registered") and claim.node_name != own.name
+
+
 def register(claim: NodeClaim, nodes: tuple[Node, ...], other_claims: Sequence[str] = ()) -> Registration:
     """``nodes``: the nodes with the claim's provider id; ``other_claims``: NodeClaims that are registered with it.
 
-    A node whose partition is not known is not registered, since pods may be spread over partitions.
+    Unlike in Karpenter, of several nodes the one with the name of the instance is registered. A node whose partition is
+    not known is not registered, since pods may be spread over partitions.
     """
     if other_claims:
         message = f"its instance belongs to NodeClaim {', '.join(other_claims)} already"
@@ -57,13 +75,14 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...], other_claims: Sequence[s
         return Registration(
             StepResult((unknown_condition("Registered", "NodeNotFound", "Node not registered with cluster"),))
         )
-    if len(nodes) > 1:
+    own = own_node(claim, nodes)
+    if own is None and len(nodes) > 1:
         message = "Invariant violated, matched multiple nodes: " + ", ".join(sorted(node.name for node in nodes))
         return Registration(StepResult((false_condition("Registered", "MultipleNodesFound", message),)))
     if lacks_partition(claim):
         message = "EC2 does not show yet which partition of the placement group the instance is in"
         return Registration(StepResult((unknown_condition("Registered", "RegistrationHookPending", message),)))
-    node = nodes[0]
+    node = own or nodes[0]
     step_result = StepResult(
         (true_condition("Registered"),), _missing_taint(node), {"nodeName": node.name}, log_lines.REGISTERED_NODECLAIM
     )

@@ -140,7 +140,8 @@ DUPLICATE_NODECLAIMS: Final = EventRow(
 DUPLICATE_NODES: Final = EventRow(
     "DuplicateNodes", _WARNING, ("nodes",),
     "Nodes {names} have the same instance; a kubelet that registered under another name leaves the old Node behind",
-    when="Two Nodes have the same provider id. They are not disrupted, and go when their instance is terminated.",
+    when="Two Nodes have the same provider id. They are not disrupted, and go when their instance is terminated. "
+    "The NodeClaim is registered with the one that has the private DNS name of the instance.",
     remedy="Delete the NodeClaim, or the Node that it names: the pods of both are evicted before the instance goes.",
 )
 DISRUPTION_BLOCKED: Final = EventRow(

@@ -16,7 +16,13 @@ from spotwright.disruption.nodeclaim_drift import DRIFTED
 from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
 from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
-from spotwright.lifecycle.registration import MULTIPLE_NODECLAIMS, NodeUpdate, lacks_partition, register
+from spotwright.lifecycle.registration import (
+    MULTIPLE_NODECLAIMS,
+    NodeUpdate,
+    is_registered_with_another,
+    lacks_partition,
+    register,
+)
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS, next_tick
 from spotwright.lifecycle.steps import ConditionChange, Deletion, StepResult, false_condition, true_condition
 from spotwright.model import labels
@@ -224,7 +230,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None, n
         deletion = Deletion("node_deleted", f"Node {deleted} was deleted")
         delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
-    if not claim.is_condition_true("Registered"):
+    if not claim.is_condition_true("Registered") or is_registered_with_another(claim, nodes):
         return _step_registration(ports, claim, nodes, seen, now)
     node = next((node for node in nodes if node.name == claim.node_name), nodes[0] if nodes else None)
     if not claim.is_condition_true("Initialized"):

@@ -55,8 +55,9 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
 def _with_other_node(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> NodeClaim:
     """The claim with the name of a Node that is not the one it is registered with, or expects, and has its instance.
 
-    The claim says so from then on: it is not registered while it has two, and both are drained before the instance is
-    terminated. A Node that another claim owns is reported only.
+    The claim says so from then on: while it has two, it is registered with the one that has the name of its instance,
+    or with none, and both are drained before the instance is terminated. A Node that another claim owns is reported
+    only.
     """
     expected = expected_node(claim)
     first = ports.cluster.node(expected) if expected not in ("", node.name) else None
