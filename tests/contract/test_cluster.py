@@ -206,10 +206,12 @@ def test_status_is_merged(world: World) -> None:
     nodeclaim = world.port.create_nodeclaim(claim())
     about = msgspec.structs.replace(nodeclaim.metadata, resource_version="")
     world.port.patch_status("nodeclaims", about, {"providerID": "aws:///z/i-1", "imageID": "ami-1"})
-    world.port.patch_status("nodeclaims", about, {"nodeName": "n"})
+    world.port.patch_status("nodeclaims", about, {"nodeName": "n", "capacity": {"cpu": "2", "nvidia.com/gpu": "1"}})
+    world.port.patch_status("nodeclaims", about, {"capacity": {"pods": "58", "nvidia.com/gpu": None}})
     current = world.port.nodeclaim(nodeclaim.name)
     assert current is not None
     assert (current.provider_id, current.image_id, current.node_name) == ("aws:///z/i-1", "ami-1", "n")
+    assert current.capacity == {"cpu": 2000, "pods": 58}
 
 
 def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:

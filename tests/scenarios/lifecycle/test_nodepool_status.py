@@ -10,6 +10,8 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import actions
 from spotwright.workflows.lifecycle.status import nodepools
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import epoch_ms
 
 ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
@@ -32,6 +34,24 @@ def test_nodes_count_seconds_after_they_are_ready_and_after_they_are_deleted(wor
         world.cluster.delete("nodeclaims", claim.metadata)
     assert world.run(6, until=lambda: pool(world).node_count == 0)
     assert pool(world).resources["cpu"] == 0
+
+
+def test_a_resource_of_which_no_node_is_left_is_not_shown_any_more(world: World) -> None:
+    """What a status patch leaves out stays; limits would be compared with it."""
+    world.run(1)
+    world.deploy(ONE_EACH, 2)
+    assert world.run(60, until=lambda: pool(world).node_count == 2)
+    world.run(20)
+    gpu, other = world.cluster.nodes()
+    world.cluster.update("nodes", gpu.name, capacity=dict(gpu.capacity) | {"nvidia.com/gpu": 1})
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
+    assert pool(world).resources["nvidia.com/gpu"] == 1
+    world.cluster.update("nodes", gpu.name, capacity=dict(other.capacity))
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
+    assert "nvidia.com/gpu" not in pool(world).resources
+    writes = len(world.effects.select("cluster", "patch_status"))
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
+    assert len(world.effects.select("cluster", "patch_status")) == writes
 
 
 def test_a_burst_is_counted_a_few_times(world: World) -> None:

@@ -54,14 +54,17 @@ def merge_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:
         return msgspec.structs.replace(obj, status=capacity_buffer_status)
     fields: dict[str, Any] = {}
     for name in status.keys() - _NOT_KEPT:
-        value = status[name]
-        fields[_STATUS[name]] = _read(name, value)
+        before = getattr(obj, _STATUS[name])
+        fields[_STATUS[name]] = _merge_amounts(before, status[name]) if name in _AMOUNTS else _read(name, status[name])
     return msgspec.structs.replace(obj, **fields)
 
 
+def _merge_amounts(before: Mapping[str, int], change: Mapping[str, str | None]) -> dict[str, int]:
+    given = resources.parse({name: amount for name, amount in change.items() if amount is not None})
+    return {name: amount for name, amount in before.items() if change.get(name, "") is not None} | given
+
+
 def _read(name: str, value: Any) -> Any:
-    if name in _AMOUNTS:
-        return resources.parse(value)
     if name == "lastPodEventTime":
         return datetime.fromisoformat(value)
     return value

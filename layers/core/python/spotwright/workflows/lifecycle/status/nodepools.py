@@ -69,7 +69,9 @@ def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int
     """Whether they were others before."""
     nodes = usage[resources.NODES]
     if (dict(pool.resources), pool.node_count) != (usage, nodes):
-        status = {"resources": resources.text(usage), "nodes": nodes}
+        # A merge patch leaves what it does not name.
+        gone = dict.fromkeys(pool.resources.keys() - usage.keys())
+        status = {"resources": {**gone, **resources.text(usage)}, "nodes": nodes}
         ports.cluster.patch_status("nodepools", pool.metadata.without_resource_version(), status)
         return True
     return False
