@@ -4,7 +4,10 @@ import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -18,7 +21,8 @@ ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
 
 
 def pool(world: World) -> NodePool:
-    (found,) = world.cluster.nodepools()
+    found = world.cluster.nodepool("default")
+    assert found is not None
     return found
 
 
@@ -52,6 +56,26 @@ def test_a_resource_of_which_no_node_is_left_is_not_shown_any_more(world: World)
     writes = len(world.effects.select("cluster", "patch_status"))
     lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
     assert len(world.effects.select("cluster", "patch_status")) == writes
+
+
+def test_a_pool_with_very_many_errors_says_so_and_keeps_no_other_waiting(world: World) -> None:
+    """The API server takes messages of 32,768 characters."""
+    wrong = NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", tuple(f"c5.large{number} " for number in range(600)))
+    world.cluster.update("nodepools", "default", requirements=(wrong,))
+    world.cluster.put("nodepools", builders.nodepool("other", conditions=()))
+    world.run(61)
+    found = find_condition(pool(world).conditions, "ValidationSucceeded")
+    assert found is not None
+    assert found.status == "False"
+    assert found.message.startswith(f"spec.template.spec.requirements[{labels.INSTANCE_TYPE}]: 'c5.large0 ' is not")
+    assert found.message.endswith("...")
+    other = world.cluster.nodepool("other")
+    assert other is not None
+    assert find_condition(other.conditions, "ValidationSucceeded") is not None
+    writes = len(world.effects.select("cluster", "set_conditions"))
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
+    assert len(world.effects.select("cluster", "set_conditions")) == writes
+    assert not world.failures
 
 
 def test_a_burst_is_counted_a_few_times(world: World) -> None:

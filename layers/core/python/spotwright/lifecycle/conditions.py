@@ -14,6 +14,8 @@ READY: Final = "Ready"
 NODECLAIM_CONDITIONS: Final = ("Launched", "Registered", "Initialized")
 NODEPOOL_CONDITIONS: Final = ("ValidationSucceeded", "NodeClassReady")
 NODEOVERLAY_CONDITIONS: Final = ("ValidationSucceeded",)
+# The longest message that the API server takes, as the CRDs say. A NodePool may have thousands of wrong values.
+MESSAGE_LENGTH: Final = 32768
 AWAITING: Final = ("AwaitingReconciliation", "object is awaiting reconciliation")
 
 
@@ -45,7 +47,10 @@ def conditions_to_write(
 def _apply(before: Condition | None, change: ConditionChange, metadata: ObjectMeta, now: datetime) -> Condition:
     is_same_status = before is not None and before.status == change.status
     since = before.last_transition_time if before is not None and is_same_status else now
-    return Condition(change.type, change.status, change.reason, change.message, since, metadata.generation)
+    message = change.message
+    if len(message) > MESSAGE_LENGTH:
+        message = f"{message[: MESSAGE_LENGTH - 3]}..."
+    return Condition(change.type, change.status, change.reason, message, since, metadata.generation)
 
 
 def _ready_condition(metadata: ObjectMeta, after: dict[str, Condition], dependents: tuple[str, ...]) -> ConditionChange:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from spotwright.errors import Conflict, NotFound
+from spotwright.errors import Conflict, InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -33,6 +33,8 @@ class Namespace(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
+# The longest message of a condition that the CRDs allow.
+MESSAGE_LENGTH: Final = 32768
 KINDS: Final[Mapping[str, type]] = {
     "pods": Pod, "nodes": Node, "nodepools": NodePool, "ec2nodeclasses": EC2NodeClass, "nodeclaims": NodeClaim,
     "daemonsets": DaemonSet, "poddisruptionbudgets": PodDisruptionBudget, "nodeoverlays": NodeOverlay,
@@ -277,6 +279,8 @@ class FakeCluster:
         status: Mapping[str, Any],
     ) -> Any:
         obj = self._current(kind, metadata, versioned=False)
+        if any(len(condition.message) > MESSAGE_LENGTH for condition in conditions):
+            raise InvalidRequest(f"{kind} {metadata.name}: a message of its conditions is too long", code="Invalid")
         statuses = {condition.type: condition.status for condition in obj.conditions}
         if changed := sorted(type for type, known in seen.items() if statuses.get(type, "") != known):
             raise Conflict(f"{kind} {metadata.name} has another {', '.join(changed)} by now", code="Conflict")
