@@ -17,6 +17,9 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.validate import validate
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
 
@@ -340,6 +343,27 @@ def test_a_claim_that_cannot_be_deleted_does_not_keep_the_others(world: World) -
     world.cluster.delete = delete  # type: ignore[method-assign]
     world.deploy(ONE_EACH, 0)
     assert world.run(200, until=lambda: [claim.name for claim in world.claims()] == [kept])
+
+
+@pytest.mark.parametrize("phase", ["planned", "waiting"])
+def test_a_claim_that_took_the_name_of_a_candidate_is_not_touched(world: World, phase: str) -> None:
+    """The candidate was deleted since the decision, and somebody made another NodeClaim of its name."""
+    grown(world, 1)
+    (claim,) = world.claims()
+    row = CommandRow(
+        id="0123456789abcdef", cluster=builders.CLUSTER, decision="", reason="Drifted", candidates=(claim.name,),
+        candidate_uids={claim.name: "of the earlier one"}, phase=phase, created=epoch_ms(world.clock.now()),
+        deadline=epoch_ms(world.clock.now()) + 600_000,
+    )  # fmt: skip
+    world.state.create(row)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "command", row.id)], now=world.clock.now())
+    stored = world.state.command(row.id)
+    assert stored is not None
+    assert stored.phase in ("aborted", "done")
+    (left,) = world.claims()
+    assert left.metadata.deletion_timestamp is None
+    assert not left.is_condition_true("DisruptionReason")
+    assert not any(taint.key == labels.DISRUPTED for node in world.cluster.nodes() for taint in node.taints)
 
 
 def test_a_pool_whose_status_is_refused_does_not_keep_the_others(world: World) -> None:

@@ -302,11 +302,9 @@ def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
     refuses to take for good is given up.
     """
     launch = ports.state.launch(launch_id(claim))
-    if launch is None or launch.phase not in ("claimed", "launched"):
-        return False
-    if claim.name not in launch.instances:
+    if launch is not None and claim.name not in launch.instances:
         launch = with_instances_of_request(ports, launch)
-    if claim.name not in launch.instances:
+    if launch is None or claim.name not in launch.instances:
         return False
     own = msgspec.structs.replace(launch, instances={claim.name: launch.instances[claim.name]})
     try:

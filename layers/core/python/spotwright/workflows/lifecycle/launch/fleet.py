@@ -77,7 +77,7 @@ def create_fleet(
 
 def with_instances_of_request(ports: LifecyclePorts, row: LaunchRow) -> LaunchRow:
     """The row with the instances that its request launched, though no answer to it was saved. It is saved with them."""
-    if row.phase != "claimed" or not row.request:
+    if not row.request:
         return row
     claims = claims_by_name(ports, row.claims)
     after = with_assignments(row, _waiting(row, claims), _unassigned_instances(ports, row, claims))
