@@ -1,8 +1,10 @@
 """Sends doorbells and heartbeats in threads of their own, so that no update of a watch waits for SQS or DynamoDB."""
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Protocol
 
 import msgspec
@@ -15,6 +17,9 @@ from spotwright.telemetry.emit import log_line
 
 # Doorbells that could not be sent are tried again after this long.
 RESEND_SECONDS = 5.0
+# Doorbells wait this long for a heartbeat that is to be written before them, which takes some milliseconds. While the
+# table does not answer, planners read no state either.
+HEARTBEAT_WAIT_SECONDS = 1.0
 # Doorbells that are sent together: those that come meanwhile wait for them.
 DOORBELLS_AT_ONCE = 200
 # Doorbells that are kept while no queue takes them, some 10 MB; beyond that, once the queues are back, objects ring as
@@ -29,7 +34,7 @@ type Doorbells = frozenset[QueuedDoorbell]
 class SendResult(msgspec.Struct, frozen=True):
     """Doorbells that an attempt to send was about, and those of them that no queue took.
 
-    ``heartbeat_written``: a heartbeat was written before them.
+    ``heartbeat_written``: a heartbeat that they waited for was written before them.
     """
 
     doorbells: Doorbells
@@ -57,20 +62,39 @@ class SendJobs:
         report: Callable[[SendResult | HeartbeatResult], None],
     ) -> None:
         self._send, self._beat, self._sequence, self._report = send, beat, sequence, report
-        self._beating = threading.Lock()
+        self._asking = threading.Lock()
+        self._asked: Future[bool] | None = None
         self._doorbells = start_worker("doorbells")
         self._heartbeats = start_worker("heartbeats")
 
     def send(self, doorbells: Doorbells, *, heartbeat_first: bool) -> None:
         """Send doorbells; reports a SendResult. ``heartbeat_first``: planners must know the state's number before."""
-        self._doorbells.put(lambda: self._report(self._try_to_send(doorbells, heartbeat_first)))
+        heartbeat = self._ask_for_heartbeat() if heartbeat_first else None
+        self._doorbells.put(lambda: self._report(self._try_to_send(doorbells, heartbeat)))
 
     def beat(self, *, leaving: bool) -> None:
-        """Write a heartbeat; reports a HeartbeatResult."""
+        """Write a heartbeat; reports a HeartbeatResult. One at a time, so that the state's number never goes back."""
         self._heartbeats.put(lambda: self._report(HeartbeatResult(self._try_to_beat(leaving))))
 
-    def _try_to_send(self, doorbells: Doorbells, heartbeat_first: bool) -> SendResult:
-        written = heartbeat_first and self._try_to_beat(False)
+    def _ask_for_heartbeat(self) -> "Future[bool]":
+        """A heartbeat that has not begun yet: however many ask while the table does not answer, one comes of it."""
+
+        with self._asking:
+            if self._asked is None:
+                self._asked = Future()
+                self._heartbeats.put(self._beat_for_those_who_asked)
+            return self._asked
+
+    def _beat_for_those_who_asked(self) -> None:
+        with self._asking:
+            asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.set_result(self._try_to_beat(False))
+
+    def _try_to_send(self, doorbells: Doorbells, heartbeat: "Future[bool] | None") -> SendResult:
+        written = False
+        with contextlib.suppress(TimeoutError):
+            written = heartbeat is not None and heartbeat.result(HEARTBEAT_WAIT_SECONDS)
         try:
             return SendResult(doorbells, self._send(doorbells), written)
         except Exception as error:  # noqa: BLE001 whatever it is, the next attempt may succeed
@@ -79,10 +103,8 @@ class SendJobs:
             return SendResult(doorbells, doorbells, written)
 
     def _try_to_beat(self, leaving: bool) -> bool:
-        """One heartbeat at a time, so that the number of the state never goes back."""
         try:
-            with self._beating:
-                self._beat(leaving, self._sequence())
+            self._beat(leaving, self._sequence())
         except Exception as error:  # noqa: BLE001 whatever it is, the next heartbeat may succeed
             log_line(logger, log_lines.HEARTBEAT_FAILED, error=str(error))
             return False

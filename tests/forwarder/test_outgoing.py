@@ -1,6 +1,9 @@
 """Doorbells and heartbeats leave in threads of their own."""
 
-from queue import SimpleQueue
+import threading
+from queue import Empty, SimpleQueue
+
+import pytest
 
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.outgoing import Doorbells, HeartbeatResult, SendJobs, SendResult
@@ -15,6 +18,8 @@ class Outside:
     def __init__(self, *broken: str) -> None:
         self.broken = broken
         self.log: list[object] = []
+        self.table_answers = threading.Event()
+        self.table_answers.set()
         self.results: SimpleQueue[SendResult | HeartbeatResult] = SimpleQueue()
         self.jobs = SendJobs(send=self._send, beat=self._beat, sequence=lambda: 7, report=self.results.put)
 
@@ -25,6 +30,7 @@ class Outside:
         return frozenset()
 
     def _beat(self, leaving: bool, sequence: int) -> None:
+        assert self.table_answers.wait(timeout=60)
         if "table" in self.broken:
             raise Unavailable("no answer")
         self.log.append((leaving, sequence))
@@ -43,6 +49,24 @@ def test_without_the_table_doorbells_are_sent() -> None:
     assert outside.results.get(timeout=60) == SendResult(frozenset({PODS}), frozenset())
     outside.jobs.beat(leaving=False)
     assert outside.results.get(timeout=60) == HeartbeatResult(False)
+
+
+def test_doorbells_do_not_wait_for_a_table_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one heartbeat after the other follow when it answers again: one says all."""
+    monkeypatch.setattr("forwarder.outgoing.HEARTBEAT_WAIT_SECONDS", 0.01)
+    outside = Outside()
+    outside.table_answers.clear()
+    outside.jobs.beat(leaving=False)
+    for _ in range(20):
+        outside.jobs.send(frozenset({PODS}), heartbeat_first=True)
+        assert outside.results.get(timeout=30) == SendResult(frozenset({PODS}), frozenset())
+    assert outside.log == [frozenset({PODS})] * 20
+    outside.jobs.beat(leaving=True)
+    outside.table_answers.set()
+    assert [outside.results.get(timeout=30) for _ in range(2)] == [HeartbeatResult(True)] * 2
+    assert outside.log[20:] == [(False, 7)] * 2 + [(True, 7)]
+    with pytest.raises(Empty):
+        outside.results.get_nowait()
 
 
 def test_an_unforeseen_error_ends_no_thread() -> None:
