@@ -4,6 +4,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import msgspec
 from forwarder.doorbells import QueuedDoorbell, pods_first
 from spotwright.adapters.aws.cluster_states import forwarder_partition
 from spotwright.adapters.aws.errors import translate_errors
-from spotwright.errors import ApiError
+from spotwright.errors import ApiError, Conflict
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -26,6 +27,11 @@ ATTEMPTS = 3
 FIRST_PAUSE_SECONDS = 0.2
 # DynamoDB deletes the heartbeat of a forwarder that is gone after a day.
 HEARTBEAT_EXPIRES_SECONDS = 24 * 3600
+# A forwarder that has written no heartbeat for this long counts as gone (planning.heartbeat), and so does one whose
+# heartbeat is as far in the future.
+SILENT_SECONDS = 25
+# Of two forwarders the younger one ships the cluster state: a heartbeat of the other would hide that it is the newest.
+_YOUNGEST = "attribute_not_exists(epoch) OR epoch <= :epoch OR NOT (#at BETWEEN :earliest AND :latest)"
 
 logger = logging.getLogger("forwarder")
 
@@ -92,11 +98,13 @@ def write_heartbeat(
 ) -> None:
     """Write the heartbeat. ``now``: epoch seconds, 0 = the forwarder stops; ``epoch``: of this process.
 
-    ``sequence``: of the newest cluster state of that epoch; 0 = there is none.
+    ``sequence``: of the newest cluster state of that epoch; 0 = there is none. While a younger forwarder of the cluster
+    writes heartbeats, as in a rolling update, those stand.
 
     Raises ApiError.
     """
-    with translate_errors("PutItem heartbeat"):
+    present = time.time()
+    with suppress(Conflict), translate_errors("PutItem heartbeat"):
         dynamodb.put_item(
             TableName=table,
             Item={
@@ -106,6 +114,13 @@ def write_heartbeat(
                 "at": {"N": str(int(now * 1000))},
                 "epoch": {"N": str(epoch)},
                 **({"sequence": {"N": str(sequence)}} if sequence else {}),
-                "expires": {"N": str(int(time.time()) + HEARTBEAT_EXPIRES_SECONDS)},
+                "expires": {"N": str(int(present) + HEARTBEAT_EXPIRES_SECONDS)},
+            },
+            ConditionExpression=_YOUNGEST,
+            ExpressionAttributeNames={"#at": "at"},
+            ExpressionAttributeValues={
+                ":epoch": {"N": str(epoch)},
+                ":earliest": {"N": str(int((present - SILENT_SECONDS) * 1000))},
+                ":latest": {"N": str(int((present + SILENT_SECONDS) * 1000))},
             },
         )

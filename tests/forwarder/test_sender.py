@@ -1,13 +1,19 @@
-"""Doorbells on their way: batches of ten, refusals, failures."""
+"""Doorbells on their way: batches of ten, refusals, failures; and whose heartbeat is written."""
 
 import json
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import boto3
+import pytest
 from botocore.exceptions import EndpointConnectionError
+from moto import mock_aws
 
 from forwarder.doorbells import PODS, QueuedDoorbell
-from forwarder.sender import ATTEMPTS, DoorbellSender
+from forwarder.sender import ATTEMPTS, SILENT_SECONDS, DoorbellSender, write_heartbeat
+from tests.contract import tables
 
 
 @dataclass
@@ -90,3 +96,44 @@ def test_a_queue_that_does_not_answer_is_tried_a_bounded_number_of_times() -> No
     queues = Queues(down=99)
     assert sender(queues).send(nodes(2)) == frozenset(nodes(2))
     assert len(queues.sizes) == ATTEMPTS
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    with mock_aws():
+        dynamodb = boto3.client("dynamodb", region_name="us-east-1")
+        tables.create_table(dynamodb, "table")
+        yield dynamodb
+
+
+def beat(dynamodb: Any, *, epoch: int, ago: float = 0, leaves: bool = False) -> tuple[int, int]:
+    """Whose heartbeat there is after that of a forwarder: its epoch, and 0 where it has left."""
+    now = 0 if leaves else time.time() - ago
+    write_heartbeat(dynamodb, table="table", cluster="dev", now=now, epoch=epoch, sequence=1)
+    key = {"pk": {"S": "forwarder#dev"}, "sk": {"S": "heartbeat"}}
+    item = dynamodb.get_item(TableName="table", Key=key)["Item"]
+    return int(item["epoch"]["N"]), int(item["at"]["N"])
+
+
+def test_of_two_forwarders_the_heartbeats_of_the_younger_stand(table: Any) -> None:
+    """It ships the cluster state, of which a heartbeat of another says nothing."""
+    assert beat(table, epoch=1)[0] == 1
+    younger = beat(table, epoch=2)
+    assert younger[0] == 2
+    assert beat(table, epoch=1) == younger
+    assert beat(table, epoch=1, leaves=True) == younger
+    assert beat(table, epoch=2)[0] == 2
+
+
+@pytest.mark.parametrize("ago", [SILENT_SECONDS + 1, -SILENT_SECONDS - 60])
+def test_a_younger_forwarder_that_is_gone_or_has_a_wrong_clock_keeps_no_other_silent(table: Any, ago: float) -> None:
+    assert beat(table, epoch=2, ago=ago)[0] == 2
+    assert beat(table, epoch=1)[0] == 1
+
+
+def test_when_the_younger_forwarder_leaves_the_other_goes_on(table: Any) -> None:
+    beat(table, epoch=2)
+    assert beat(table, epoch=2, leaves=True) == (2, 0)
+    assert beat(table, epoch=1)[0] == 1
