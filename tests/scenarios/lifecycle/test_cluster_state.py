@@ -1,6 +1,7 @@
 """Planners that read the cluster state: late, late without saying so, absent, or written by who stole the token."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
+from spotwright.workflows.planning.overlay import RECENT
 from spotwright.workflows.provision.workflow import provision
 from tests.scenarios.lifecycle.conftest import fresh_world
 
@@ -389,6 +391,21 @@ def test_a_lie_about_a_static_pool_removes_no_node() -> None:
     world.cluster_state.lie = lie
     world.run(300)
     assert before == {claim.metadata.uid for claim in world.claims()}
+
+
+def test_a_state_that_hides_nodes_of_a_static_pool_makes_none_beyond_its_replicas() -> None:
+    """They were launched so long ago that no row is laid over the state."""
+    world = fresh_world()
+    world.settings = msgspec.structs.replace(Settings(), feature_gates=frozenset({STATIC_CAPACITY}))
+    world.cluster.put("nodepools", builders.nodepool("static", replicas=3, limits={"nodes": 20}))
+    world.cluster_state.lag_seconds = 1
+    assert world.run(240, until=lambda: len([node for node in world.cluster.all("nodes") if node.is_ready]) == 3)
+    world.run(RECENT // timedelta(seconds=1))
+    world.cluster_state.lie = lambda objects: msgspec.structs.replace(objects, nodeclaims=(), nodes=())
+    for _ in range(10):
+        provision(world.ports, clock=world.clock.now)
+        world.run(2)
+    assert len(world.ec2.all_instances()) == 3
 
 
 def invented(objects: ClusterObjects, pods: int = 10_000) -> ClusterObjects:

@@ -14,7 +14,7 @@ from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes
-from spotwright.workflows.planning.overlay import SETTLING, BehindError
+from spotwright.workflows.planning.overlay import SETTLING, STATUS_AGE_PER_NODE, BehindError
 from spotwright.workflows.planning.snapshot import gather
 from tests.scenarios.lifecycle.conftest import fresh_world
 
@@ -64,6 +64,15 @@ def test_nodes_that_have_just_joined_count_besides_the_status(world: World) -> N
     with pytest.raises(BehindError, match=r"comes to 10 of cpu, beyond its limit of 6") as refused:
         planned(world, lambda claim, snapshot: created(claim, snapshot, timedelta(seconds=1)))
     assert refused.value.code == "NearLimits"
+
+
+def test_in_a_very_large_cluster_a_status_may_be_older(world: World) -> None:
+    world.cluster.put("nodepools", builders.nodepool("large", node_count=20_000))
+    age = STATUS_AGE_PER_NODE * 20_000
+    assert age > SETTLING
+    assert planned(world, lambda claim, snapshot: created(claim, snapshot, age + timedelta(seconds=1))).new_nodes
+    with pytest.raises(BehindError, match=r"comes to 10 of cpu, beyond its limit of 6"):
+        planned(world, lambda claim, snapshot: created(claim, snapshot, age - timedelta(seconds=1)))
 
 
 def test_nodes_that_go_leave_no_room_that_only_a_state_shows(world: World) -> None:

@@ -304,6 +304,27 @@ def test_new_claims_of_a_pool_with_limits_are_read_beside_many_of_another(
     assert tuple(node.nodeclaim.name for node in snapshot.in_flight) == names
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_read"),
+    [
+        ({"limits": {"cpu": 10**6}}, False),
+        ({"limits": {"cpu": 10**6}, "node_count": 20_000}, True),
+        ({"replicas": 2, "node_count": 20_000}, True),
+        ({"node_count": 20_000}, False),
+    ],
+    ids=["few nodes", "many nodes", "static", "without limits"],
+)
+def test_new_claims_are_read_for_as_long_as_a_status_may_not_count_them(
+    world: World, changes: dict[str, object], is_read: bool
+) -> None:
+    world.cluster.update("nodepools", "default", **changes)
+    created = epoch_ms(world.clock.now() - timedelta(seconds=150))
+    rows = [msgspec.structs.replace(row, created=created, due=0) for row in launch_rows(world)]
+    small = tuple(msgspec.structs.replace(claim, capacity={"cpu": 1}) for claim in world.claims())
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=small), launches=rows)
+    assert snapshot.nodeclaims == (world.claims() if is_read else small)
+
+
 def test_a_daemonset_that_requests_less_than_nothing_is_room_on_no_node(world: World) -> None:
     template = msgspec.structs.replace(builders.daemonset_pod("lie", ""), requests={"cpu": -(10**6)})
     state = hide(state_of(world), daemonsets=(DaemonSet(ObjectMeta("lie", "kube-system"), template),))

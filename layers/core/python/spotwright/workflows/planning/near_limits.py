@@ -4,7 +4,7 @@ What is counted elsewhere are the status of the NodePool, which is read from the
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 
 from spotwright.model import quantity, resources
@@ -15,7 +15,7 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.in_flight_nodes import build_in_flight_node
 from spotwright.scheduling.plan import Plan
-from spotwright.workflows.planning.overlay import SETTLING, BehindError
+from spotwright.workflows.planning.overlay import BehindError, uncounted_period
 
 
 def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog) -> None:
@@ -26,16 +26,24 @@ def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog) -> None:
     """
     launched = {node.nodepool for node in plan.new_nodes}
     for pool in snapshot.nodepools:
-        if pool.limits and pool.name in launched:
+        if _limits(pool) and pool.name in launched:
             _check_pool_limits(pool, _counted(pool, snapshot, catalog), plan, catalog)
+
+
+def _limits(pool: NodePool) -> dict[str, int]:
+    """A static NodePool has no more nodes than its replicas, either: one that a state hides would be made again."""
+    if pool.replicas is None:
+        return dict(pool.limits)
+    return {**pool.limits, resources.NODES: min(pool.replicas, pool.limits.get(resources.NODES, pool.replicas))}
 
 
 def _counted(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> dict[str, int]:
     """What the NodePool has at most: what its status counts, and what is too new for that to be sure."""
+    period = uncounted_period(snapshot)
     new = [
         build_in_flight_node(claim, (), catalog)
         for claim in snapshot.nodeclaims
-        if claim.nodepool == pool.name and _is_new(claim, snapshot.now)
+        if claim.nodepool == pool.name and _is_new(claim, snapshot.now, period)
     ]
     new += [
         build_in_flight_node(coming.nodeclaim, coming.instance_types, catalog)
@@ -46,11 +54,11 @@ def _counted(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> dict[str, 
     return resources.add(of_status, {resources.NODES: len(new)}, *(node.capacity for node in new))
 
 
-def _is_new(claim: NodeClaim, now: datetime) -> bool:
+def _is_new(claim: NodeClaim, now: datetime, period: timedelta) -> bool:
     """Whether a status may not count the claim yet, or not its size."""
     launched = find_condition(claim.conditions, "Launched")
     times = (claim.metadata.creation_timestamp, launched.last_transition_time if launched else None)
-    return any(at is not None and now - at < SETTLING for at in times)
+    return any(at is not None and now - at < period for at in times)
 
 
 def _check_pool_limits(pool: NodePool, counted: Mapping[str, int], plan: Plan, catalog: Catalog) -> None:
@@ -64,7 +72,7 @@ def _check_pool_limits(pool: NodePool, counted: Mapping[str, int], plan: Plan, c
     new = [largest(node.instance_types) for node in plan.new_nodes if node.nodepool == pool.name]
     added = resources.add({resources.NODES: len(new)}, *new)
     total = resources.add(counted, added)
-    for name, limit in sorted(pool.limits.items()):
+    for name, limit in sorted(_limits(pool).items()):
         if added.get(name, 0) > 0 and total[name] > limit:
             texts = quantity.texts(name, (total[name], limit))
             raise BehindError(

@@ -31,6 +31,8 @@ from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow,
 RECENT: Final = timedelta(minutes=20)
 # Claims of a launch that ended in this time are taken from its row, where they are too many to be read.
 SETTLING: Final = timedelta(seconds=90)
+# A status of a NodePool is older in a cluster of more than 9,000 nodes, whose claims and nodes take long to list.
+STATUS_AGE_PER_NODE: Final = timedelta(milliseconds=10)
 # Objects of a kind that are read one by one, at most.
 MAXIMUM_READS: Final = 50
 # Pods that were bound since, at most. In a burst kube-scheduler binds a hundred between two states, just when the API
@@ -163,13 +165,19 @@ def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[Launc
 
 def _uncounted_claims(snapshot: Snapshot, created: Mapping[tuple[str, str], LaunchRow]) -> dict[str, LaunchRow]:
     """Claims of NodePools with limits that are so new that no status may count them yet, whatever the state shows."""
-    limited = {pool.name for pool in snapshot.nodepools if pool.limits}
+    limited = {pool.name for pool in snapshot.nodepools if pool.limits or pool.replicas is not None}
     if not limited:
         return {}
-    settling = {row.id: row for row in created.values() if _is_settling(row, snapshot.now)}
+    period = uncounted_period(snapshot)
+    settling = {row.id: row for row in created.values() if _is_settling(row, snapshot.now, period)}
     # A row may have hundreds of KB, and a hundred claims.
     counted = {id for id, row in settling.items() if msgspec.json.decode(row.node, type=NewNode).nodepool in limited}
     return {name: row for (name, _), row in created.items() if row.id in counted}
+
+
+def uncounted_period(snapshot: Snapshot) -> timedelta:
+    """So long the status of a NodePool may not count a new claim. By the status of all, which no state says."""
+    return max(SETTLING, STATUS_AGE_PER_NODE * sum(pool.node_count for pool in snapshot.nodepools))
 
 
 def _has_claim(row: LaunchRow, name: str) -> bool:
@@ -177,9 +185,9 @@ def _has_claim(row: LaunchRow, name: str) -> bool:
     return row.phase not in FINAL_PHASES or name in row.instances
 
 
-def _is_settling(row: LaunchRow, now: datetime) -> bool:
+def _is_settling(row: LaunchRow, now: datetime, period: timedelta = SETTLING) -> bool:
     """Whether the launch is open or ended a moment ago: a minute long it waits for surplus instances."""
-    is_new = epoch_ms(now) - row.created < SETTLING.total_seconds() * 1000
+    is_new = epoch_ms(now) - row.created < period.total_seconds() * 1000
     return row.phase not in FINAL_PHASES or bool(row.due) or is_new
 
 
