@@ -1,6 +1,7 @@
 """Lists page by page, with retries."""
 
 import json
+from threading import Event
 from typing import cast
 
 import pytest
@@ -19,9 +20,12 @@ class FakeConnection:
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
         self.paths: list[str] = []
+        self.asked_twice = Event()
 
     def read_at_most(self, path: str, most_bytes: int | None) -> bytes:
         self.paths.append(f"GET {path}")
+        if len(self.paths) == 2:
+            self.asked_twice.set()
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -49,6 +53,29 @@ def test_a_list_is_read_to_its_last_page() -> None:
     assert names(connection) == ["a", "b", "c"]
     first = "GET /api/v1/pods?fieldSelector=spec.nodeName%3D&limit=500"
     assert connection.paths == [first, f"{first}&continue=t1", f"{first}&continue=t2"]
+
+
+def test_the_next_page_is_asked_for_before_one_is_decoded() -> None:
+    connection = FakeConnection(page("a", following="t1"), page("b", following="t2"), page("c"))
+    api = Transport.__new__(Transport)
+    api._connection = cast("Connection", connection)
+    pods = api.items("/api/v1/pods", pod_decoder())
+    assert next(pods).metadata.name == "a"
+    assert connection.asked_twice.wait(10)
+    assert [pod.metadata.name for pod in pods] == ["b", "c"]
+
+
+def test_no_more_objects_are_read_than_are_wanted() -> None:
+    connection = FakeConnection(page("a", "b", following="t1"), page("c"))
+    api = Transport.__new__(Transport)
+    api._connection = cast("Connection", connection)
+    assert len(tuple(api.items("/api/v1/pods", pod_decoder(), limit=2))) == 2
+    assert connection.paths == ["GET /api/v1/pods?limit=2"]
+
+
+def test_pages_of_which_only_pythons_decoder_reads_the_text_are_read_to_the_last_one() -> None:
+    half_a_pair = page("a", following="t1").replace(b'"items"', b'"note": "\\ud800", "items"')
+    assert names(FakeConnection(half_a_pair, page("b"))) == ["a", "b"]
 
 
 def test_a_page_that_is_throttled_is_asked_for_again() -> None:

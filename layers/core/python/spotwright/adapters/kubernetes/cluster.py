@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import batched, islice
+from itertools import batched
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -84,7 +84,7 @@ class KubernetesCluster:
         return None if document is None else decode_pod(document)
 
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
-        return tuple(islice(self._api.items(_PATHS["nodes"], node_decoder()), limit))
+        return tuple(self._api.items(_PATHS["nodes"], node_decoder(), limit=limit))
 
     def joining_nodes(self) -> tuple[Node, ...]:
         return tuple(self._api.items(_PATHS["nodes"], node_decoder(), {"labelSelector": _JOINING}))

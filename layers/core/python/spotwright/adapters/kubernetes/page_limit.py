@@ -22,8 +22,10 @@ _SHORT_BYTES: Final = PAGE_BYTES // 4
 class PageReader:
     """Reads the pages of a list one after the other."""
 
-    def __init__(self, connection: Connection, path: str, query: dict[str, str]) -> None:
-        self._connection, self._path, self._query, self._limit = connection, path, dict(query), PAGE_SIZE
+    def __init__(self, connection: Connection, path: str, query: dict[str, str], limit: int | None = None) -> None:
+        """``limit``: how many objects are wanted at most; None = all of them."""
+        self._connection, self._path, self._query = connection, path, dict(query)
+        self._most = self._limit = min(limit or PAGE_SIZE, PAGE_SIZE)
 
     def read(self, token: str) -> bytes:
         """The bytes of the page that ``token`` names, "" = the first. A single object is read whatever its size.
@@ -40,5 +42,5 @@ class PageReader:
                 self._limit = max(1, self._limit // FEWER)
                 continue
             if len(content) <= _SHORT_BYTES:
-                self._limit = min(PAGE_SIZE, self._limit * 2)
+                self._limit = min(self._most, self._limit * 2)
             return content

@@ -5,6 +5,8 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -12,7 +14,7 @@ from kubernetes.client.configuration import Configuration
 
 from spotwright.adapters.kubernetes.attempts import ATTEMPTS, with_attempts
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
-from spotwright.adapters.kubernetes.codecs.pages import PageDecoder
+from spotwright.adapters.kubernetes.codecs.pages import PageDecoder, next_page
 from spotwright.adapters.kubernetes.connection import Connection, token_configuration
 from spotwright.adapters.kubernetes.page_limit import PageReader
 from spotwright.errors import Conflict, Unavailable
@@ -52,11 +54,18 @@ class Transport:
         return with_attempts(lambda: self._connection.call(method, url, body, media), attempts)
 
     def items[Value](
-        self, path: str, decoder: PageDecoder[Any, Value], query: Mapping[str, str] | None = None
+        self,
+        path: str,
+        decoder: PageDecoder[Any, Value],
+        query: Mapping[str, str] | None = None,
+        *,
+        limit: int | None = None,
     ) -> Iterator[Value]:
-        """All items of a list, page by page. Raises Unavailable when the list expires between two pages."""
+        """All items of a list, page by page, or the first ``limit``. Raises Unavailable when the list expires between
+        two pages.
+        """
         try:
-            yield from self._items(path, decoder, dict(query or {}))
+            yield from islice(self._items(path, decoder, dict(query or {}), limit), limit)
         except Conflict as error:
             if error.code != "Expired":
                 raise
@@ -64,11 +73,18 @@ class Transport:
         except DecodeError as error:
             raise Unavailable(f"list {path}: {error}", code="NoList") from error
 
-    def _items[Value](self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str]) -> Iterator[Value]:
-        reader, token = PageReader(self._connection, path, query), ""
-        while True:
-            page = decoder.page(reader.read(token))
-            yield from page.items
-            token = page.next_page
-            if not token:
-                return
+    def _items[Value](
+        self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str], limit: int | None
+    ) -> Iterator[Value]:
+        """The API server makes the next page while one is decoded, which takes as long."""
+        reader = PageReader(self._connection, path, query, limit)
+        with ThreadPoolExecutor(1) as ahead:
+            content = reader.read("")
+            while True:
+                token = next_page(content) if limit is None else ""
+                following = ahead.submit(reader.read, token) if token else None
+                page = decoder.page(content)
+                yield from page.items
+                if not page.next_page:
+                    return
+                content = following.result() if following is not None else reader.read(page.next_page)

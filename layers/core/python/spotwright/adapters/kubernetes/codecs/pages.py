@@ -37,6 +37,21 @@ class _List[Item](msgspec.Struct, frozen=True):
     items: tuple[Item, ...] | None = None
 
 
+class _Head(msgspec.Struct, frozen=True):
+    metadata: _ListMeta | None = None
+
+
+def next_page(content: bytes) -> str:
+    """The token of the page after this one, sooner than its objects are decoded; "" = it is the last one, or one that
+    is not read this way.
+    """
+    try:
+        head = _head.decode(content)
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""
+    return (head.metadata and head.metadata.next_page) or ""
+
+
 class PageDecoder[Wire, Value]:
     """Decodes pages and single objects of a kind. Equal parts of objects share one value, as long as it lives."""
 
@@ -83,6 +98,7 @@ class PageDecoder[Wire, Value]:
         return Page(tuple(map(self._decode, items)), str(next_page), str(version))
 
 
+_head: Final = msgspec.json.Decoder(_Head)
 _raw_page: Final = msgspec.json.Decoder(_List[msgspec.Raw])
 
 
