@@ -309,7 +309,7 @@ def test_of_two_claims_of_an_instance_a_single_one_is_registered_when_the_cached
 
     monkeypatch.setattr(world.cluster, "nodeclaims_of_instances", before_registration)
     twin(world, claim)
-    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "node", claim.node_name)])
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", "twin")])
     world.run(5)
     registered = find_condition(current(world, twin_of(world)).conditions, "Registered")
     assert registered is not None

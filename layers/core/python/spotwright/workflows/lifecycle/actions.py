@@ -192,6 +192,16 @@ def record_events(
         ports.cluster.record_event(kind, about, event, now=now)
 
 
+def report_duplicate_claims(
+    ports: LifecyclePorts, nodes: Iterable[Node], claims: Collection[NodeClaim], *, now: datetime
+) -> None:
+    """Tell claims that have one instance, and its Nodes."""
+    event = events.DUPLICATE_NODECLAIMS(names=", ".join(sorted(claim.name for claim in claims)))
+    for kind, objects in (("nodes", nodes), ("nodeclaims", claims)):
+        for obj in objects:
+            ports.cluster.record_event(kind, obj.metadata, event, now=now)
+
+
 def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion, *, as_read: bool = False) -> None:
     """Delete a claim by its uid, and ring for its termination. ``as_read``: Conflict when it has changed since."""
     if claim.metadata.deletion_timestamp is None:
@@ -246,15 +256,19 @@ def nodes_of(
     # What rang was read a moment ago.
     names = {name, *other_nodes(claim)} - {"", seen.name if seen is not None else ""}
     nodes = [node for node in (seen, *map(ports.cluster.node, sorted(names))) if node is not None]
-    launched = find_condition(claim.conditions, "Launched")
-    since = launched.last_transition_time if launched is not None else None
-    is_late = not name or since is None or (now is not None and now - since >= JOINING_PERIOD)
-    if not claim.node_name and not nodes and is_late:
+    if not claim.node_name and not nodes and joins_late(claim, now):
         nodes += ports.cluster.joining_nodes()
     of_claim = {
         node.name: node for node in nodes if node.provider_id == claim.provider_id and not is_anothers(claim, node)
     }
     return tuple(of_claim[name] for name in sorted(of_claim))
+
+
+def joins_late(claim: NodeClaim, now: datetime | None) -> bool:
+    """Whether the claim's Node would be there by now under the name that is expected, or none is."""
+    launched = find_condition(claim.conditions, "Launched")
+    since = launched.last_transition_time if launched is not None else None
+    return not expected_node(claim) or since is None or (now is not None and now - since >= JOINING_PERIOD)
 
 
 def expected_node(claim: NodeClaim) -> str:

@@ -39,11 +39,13 @@ from spotwright.workflows.lifecycle.actions import (
     claims_by_name,
     delete_claim_and_say_why,
     has_disrupted_taint,
+    joins_late,
     log,
     log_claim,
     nodes_of,
     other_claims,
     record_events,
+    report_duplicate_claims,
     request_disruption,
     request_disruption_soon,
     request_planning,
@@ -322,8 +324,10 @@ def _step_registration(
         claim = _add_partition(ports, claim)
     before = find_condition(claim.conditions, "Registered")
     was_shared = before is not None and before.reason == MULTIPLE_NODECLAIMS
-    others = _registered_claims(ports, claim, seen) if nodes or was_shared else ()
-    registration = register(claim, nodes, others)
+    others = _registered_claims(ports, claim, seen) if nodes or was_shared or joins_late(claim, now) else ()
+    if others:
+        report_duplicate_claims(ports, nodes or nodes_of(ports, others[0]), (claim, *others), now=now)
+    registration = register(claim, nodes, [other.name for other in others])
     if registration.node_update is None:
         claim = _write(ports, claim, registration.result, now)
         # A node that joined is registered, however late it is looked at.
@@ -348,14 +352,14 @@ def _step_registration(
     return float("inf") if is_starting else _step_initialization(ports, claim, node, now)
 
 
-def _registered_claims(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None) -> tuple[str, ...]:
-    """Names of further claims that have the claim's instance and are registered."""
+def _registered_claims(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None) -> tuple[NodeClaim, ...]:
+    """Further claims that have the claim's instance and are registered, by name."""
     if seen is not None and {other.name for other in seen.claims} <= {claim.name}:
         return ()
     # The list may show another claim as it was before it was registered, or before it was deleted.
     others = claims_by_name(ports, [other.name for other in other_claims(ports, claim, cached=True)])
     return tuple(
-        name
+        others[name]
         for name in sorted(others)
         if others[name].is_condition_true("Registered") and others[name].metadata.deletion_timestamp is None
     )

@@ -17,6 +17,7 @@ from spotwright.workflows.lifecycle.actions import (
     expected_node,
     is_anothers,
     other_nodes,
+    report_duplicate_claims,
     ring_lifecycle,
 )
 from spotwright.workflows.lifecycle.nodeclaims import SeenNode, step_claim
@@ -40,9 +41,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
         return
     claims = claims_of_node(ports, node)
     if len(claims) > 1:
-        event = events.DUPLICATE_NODECLAIMS(names=", ".join(sorted(claim.name for claim in claims)))
-        for kind, metadata in (("nodes", node.metadata), *(("nodeclaims", claim.metadata) for claim in claims)):
-            ports.cluster.record_event(kind, metadata, event, now=now)
+        report_duplicate_claims(ports, (node,), claims, now=now)
     if NODE_REPAIR in ports.settings.feature_gates and node_repair.is_due(unhealthy_condition(node), now):
         ring_lifecycle(ports, "repair", [""])
     seen = SeenNode(node, tuple(claims))
@@ -77,13 +76,14 @@ def _with_other_node(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: d
 def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     """The claims with the node's provider id: the owner of a registered node, and those that its instance labels.
 
-    A list by label makes the API server look at all claims; while hundreds of nodes become ready or go, an owner that
-    waits for that is enough. A claim without the label may have the node all the same: before the node counts as
-    unclaimed, all are listed.
+    A list by label makes the API server look at all claims, while pods come and go on hundreds of nodes: the registered
+    owner is enough, since another claim of the instance is found when it is to be registered. When the node goes, all
+    of its claims count. A claim without the label may have the node all the same: before the node counts as unclaimed,
+    all are listed.
     """
     owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
     claims = claims_by_name(ports, owners)
-    if not any(claim.provider_id == node.provider_id and _moves(claim) for claim in claims.values()):
+    if not any(claim.provider_id == node.provider_id and _is_enough(claim) for claim in claims.values()):
         labeled = claims_of_instance(ports, instance_id(node.provider_id), cached=True)
         claims |= claims_by_name(ports, {claim.name for claim in labeled} - claims.keys())
     of_node = [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
@@ -92,11 +92,11 @@ def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     return [claim for claim in ports.cluster.nodeclaims() if claim.provider_id == node.provider_id]
 
 
-def _moves(claim: NodeClaim) -> bool:
-    """Whether the claim's node becomes ready, or is drained."""
+def _is_enough(claim: NodeClaim) -> bool:
+    """Whether no further claim of the owner's node is looked for: it is registered, or its drain has begun."""
     if claim.metadata.deletion_timestamp is not None:
         return find_condition(claim.conditions, "Drained") is not None
-    return claim.is_condition_true("Registered") and not claim.is_condition_true("Initialized")
+    return claim.is_condition_true("Registered")
 
 
 def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[InstanceTermination], now: datetime) -> None:
