@@ -427,12 +427,24 @@ def test_a_warning_is_kept_beside_the_end_of_its_instance_in_every_order(world: 
             assert len(set(row.events)) == len(row.events)
 
 
-def test_a_warning_that_was_acted_on_is_not_acted_on_again_when_its_instance_ends(world: World) -> None:
+def test_what_was_done_about_a_warning_is_kept_when_its_instance_ends(world: World) -> None:
+    """And when the warning began, with which its offering counts as interrupted once."""
     warning = envelope(SPOT)
     received(world, [warning])
     row = world.state.notice("i-1")
     assert row is not None
-    world.state.save(msgspec.structs.replace(row, phase="replacing"))
+    world.state.save(msgspec.structs.replace(row, phase="replacing", command="c", claim="n", attempt=1, created=7))
+    received(world, [envelope(STATE, state="stopping"), warning], [envelope(STATE, state="terminated"), warning])
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert (row.kind, row.phase, row.warning) == ("instance_terminated", "new", "spot_interrupted")
+    assert (row.command, row.claim, row.attempt, row.created) == ("c", "n", 1, 7)
+
+
+def test_a_warning_that_is_finished_is_not_acted_on_again_when_its_instance_ends(world: World) -> None:
+    warning = envelope(SPOT)
+    received(world, [warning])
+    finish(world)
     received(world, [envelope(STATE, state="terminated"), warning])
     row = world.state.notice("i-1")
     assert row is not None

@@ -3,16 +3,27 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from spotwright.aws.interruption_messages import parse_notice
 from spotwright.decisions.decision import Decision, decode_decision
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.interrupt import record_notices
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 # How long a pod that was evicted is without a node: it stops, it is replaced, the scheduler looks.
 MOVING = timedelta(seconds=8)
+
+SPOT, STATE = "EC2 Spot Instance Interruption Warning", "EC2 Instance State-change Notification"
+MESSAGES = {
+    "spot": (SPOT, {}),
+    "rebalance": ("EC2 Instance Rebalance Recommendation", {}),
+    "stopping": (STATE, {"state": "stopping"}),
+    "shutting-down": (STATE, {"state": "shutting-down"}),
+    "terminated": (STATE, {"state": "terminated"}),
+}
 
 
 def running(pods: int, **fields: Any) -> World:
@@ -63,3 +74,19 @@ def bells_of(world: World, kind: str) -> list[Doorbell]:
     waiting = world.doorbells.messages_of("notices", kind)
     world.doorbells.messages = [message for message in world.doorbells.messages if message not in waiting]
     return [message.doorbell for message in waiting]
+
+
+def deliver(world: World, instance: str, *names: str) -> None:
+    """One batch of messages; one of the same name is the same message."""
+    notices = {}
+    for number, name in enumerate(names):
+        detail_type, detail = MESSAGES[name]
+        envelope = {
+            "id": f"event-{name}", "detail-type": detail_type, "source": "aws.ec2",
+            "time": world.clock.now().isoformat(), "detail": {"instance-id": instance, **detail},
+        }  # fmt: skip
+        notice = parse_notice(envelope, now=world.clock.now())
+        assert notice is not None
+        notices[str(number)] = notice
+    clusters = {world.cluster.name: world.ports}
+    assert not record_notices(clusters, {instance: list(clusters)}, notices, now=world.clock.now())

@@ -2,18 +2,21 @@
 
 from datetime import timedelta
 from itertools import permutations
+from typing import Any
 
 import pytest
 
-from spotwright.aws.interruption_messages import parse_notice
+from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.interrupt import record_notices
+from spotwright.workflows.ports.rows import NoticeRow
 from tests.scenarios.lifecycle.conftest import fresh_world
+from tests.scenarios.lifecycle.disruption.interrupted_nodes import deliver
 from tests.scenarios.lifecycle.disruption.sick_nodes import is_deleted
 
 POD = builders.pod("inflate", cpu_millicores=1800)
@@ -193,32 +196,6 @@ def test_an_instance_that_ends_takes_its_claim_along(state: str) -> None:
     assert world.claims()[0].name != claim.name
 
 
-SPOT, STATE = "EC2 Spot Instance Interruption Warning", "EC2 Instance State-change Notification"
-MESSAGES = {
-    "spot": (SPOT, {}),
-    "rebalance": ("EC2 Instance Rebalance Recommendation", {}),
-    "stopping": (STATE, {"state": "stopping"}),
-    "shutting-down": (STATE, {"state": "shutting-down"}),
-    "terminated": (STATE, {"state": "terminated"}),
-}
-
-
-def deliver(world: World, instance: str, *names: str) -> None:
-    """One batch of messages; one of the same name is the same message."""
-    notices = {}
-    for number, name in enumerate(names):
-        detail_type, detail = MESSAGES[name]
-        envelope = {
-            "id": f"event-{name}", "detail-type": detail_type, "source": "aws.ec2",
-            "time": world.clock.now().isoformat(), "detail": {"instance-id": instance, **detail},
-        }  # fmt: skip
-        notice = parse_notice(envelope, now=world.clock.now())
-        assert notice is not None
-        notices[str(number)] = notice
-    clusters = {world.cluster.name: world.ports}
-    assert not record_notices(clusters, {instance: list(clusters)}, notices, now=world.clock.now())
-
-
 @pytest.mark.parametrize("seconds", [0, 1, 4])
 @pytest.mark.parametrize("order", list(permutations(["spot", "rebalance", "shutting-down", "terminated"])))
 def test_an_interruption_is_remembered_once_in_whatever_order_its_messages_come(
@@ -251,6 +228,54 @@ def test_a_warning_counts_beside_a_state_change_that_is_no_longer_true(order: tu
     acts = [f"{effect.port}.{effect.action}" for effect in world.effects.log]
     assert acts.index("ec2.terminate") > acts.index("cluster.evict")
     assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
+
+
+@pytest.mark.parametrize("warned_seconds", [0, 1, 3, 20])
+@pytest.mark.parametrize("lost_seconds", [0, 3, 15])
+def test_a_state_change_that_is_not_true_ends_no_replacement_that_has_begun(
+    warned_seconds: int, lost_seconds: int
+) -> None:
+    """The replacement is lost afterwards: it is planned again, and the pod is told to stop in time."""
+    world, claim = running()
+    world.kubelets.boot_seconds = 300
+    instance = world.ec2.live_instances()[0]
+    warn(world, claim)
+    world.run(warned_seconds)
+    deliver(world, instance.id, "stopping")
+    world.run(lost_seconds)
+    for replacement in world.claims():
+        if replacement.name != claim.name:
+            world.cluster.delete("nodeclaims", replacement.metadata)
+    world.run(115 - warned_seconds - lost_seconds)
+    assert world.effects.select("cluster", "evict")
+    assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
+    row = world.state.notice(instance.id)
+    assert row is not None
+    assert (row.kind, row.phase, row.warning) == ("spot_interrupted", "done", "")
+
+
+def test_a_state_change_between_two_replacements_costs_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when the first one was given up, before the second one is planned."""
+    world, claim = running()
+    world.kubelets.boot_seconds = 300
+    instance, save = instance_id(claim.provider_id), world.state.save
+
+    def save_and_deliver(row: Any) -> Any:
+        after = save(row)
+        if isinstance(row, NoticeRow) and row.phase == "new" and row.kind == NoticeKind.SPOT_INTERRUPTED:
+            deliver(world, instance, "stopping")
+        return after
+
+    monkeypatch.setattr(world.state, "save", save_and_deliver)
+    warn(world, claim)
+    world.run(5)
+    (replacement,) = [nodeclaim for nodeclaim in world.claims() if nodeclaim.name != claim.name]
+    world.cluster.delete("nodeclaims", replacement.metadata)
+    world.run(20)
+    row = world.state.notice(instance)
+    assert row is not None
+    assert "event-stopping" in row.events
+    assert (row.phase, row.attempt) == ("replacing", 1)
 
 
 def test_an_instance_that_nobody_here_holds_is_left_alone() -> None:

@@ -17,6 +17,7 @@ from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
+from tests.scenarios.lifecycle.disruption.interrupted_nodes import deliver
 
 NOTICE_SECONDS = 120
 
@@ -162,6 +163,30 @@ def test_a_node_that_was_being_drained_already_has_the_time_that_ec2_leaves() ->
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     told = asked_to_stop(world, 110)
     assert NOTICE_SECONDS - 30 <= min(told.values()) <= NOTICE_SECONDS - 30 + 3
+
+
+@pytest.mark.parametrize("order", [("spot", "stopping"), ("stopping", "spot")])
+@pytest.mark.parametrize("seconds", [0, 1, 15])
+def test_a_node_that_was_being_drained_has_that_time_beside_a_state_change_that_is_no_longer_true(
+    order: tuple[str, ...], seconds: int
+) -> None:
+    """``seconds``: between the two messages, 0 = in one batch. The instance was started again since."""
+    world = fresh_world()
+    world.deploy(pod("web", 30, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    world.forget_deployments()
+    world.kubelets.stop_seconds = 10_000
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(10)
+    at = world.clock.now()
+    for batch in [order] if seconds == 0 else [(name,) for name in order]:
+        deliver(world, claim.provider_id.rpartition("/")[2], *batch)
+        at = world.clock.now() if "spot" in batch else at
+        world.run(seconds)
+    passed = (world.clock.now() - at).total_seconds()
+    told = asked_to_stop(world, 115)
+    assert NOTICE_SECONDS - 30 <= min(told.values()) + passed <= NOTICE_SECONDS - 30 + 3
 
 
 def test_a_node_at_which_nobody_looks_every_few_seconds_any_more_has_the_time_that_ec2_leaves() -> None:

@@ -209,8 +209,11 @@ def _notice_row(
     )
     if notice.kind not in ENDED_KINDS:
         return row
-    if replaced is not None and replaced.phase == "new" and (kept := _warning_of(replaced)):
-        return msgspec.structs.replace(row, warning=kept, deadline=replaced.deadline)
+    if replaced is not None and replaced.phase not in FINAL_PHASES and (kept := _warning_of(replaced)):
+        # What is done about the warning goes on from here if EC2 does not confirm the end.
+        return msgspec.structs.replace(
+            replaced, kind=row.kind, ended=row.ended, warning=kept, phase="new", events=row.events, due=row.due
+        )
     return _with_warning(row, notices)
 
 

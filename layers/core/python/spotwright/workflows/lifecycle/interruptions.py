@@ -331,7 +331,7 @@ def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: Co
         save_notice(ports, row, phase="done", due=0)
     elif command is not None and command.phase == "aborted":
         if row.attempt + 1 < REPLACEMENTS_TRIED and epoch_ms(now) < row.deadline:
-            save_notice(ports, row, phase="new", attempt=row.attempt + 1, due=_due(now))
+            save_notice(ports, row, phase="new", command="", attempt=row.attempt + 1, due=_due(now))
             ring_notices(ports, [row.instance_id])
         else:
             delete_announced(ports, row, claim, now)

@@ -69,6 +69,10 @@ def start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts,
         # Most likely the finalizer terminated the instance: no event is needed, and it waits until that has ended.
         if row.ended or not claim.is_condition_true("InstanceTerminating"):
             ring_lifecycle(ports, "claim", [claim.name])
+        if row.warning and kind == NoticeKind.INSTANCE_STOPPED:
+            # It may be running again, and then its drain has the time that EC2 announced.
+            _go_by_warning(ports, row)
+            return None
         remember_offerings(ports, [Interrupted(row, claim)] if row.warning else [])
         save_notice(ports, row, claim=claim.name, phase="done", due=0)
         return None
@@ -124,13 +128,18 @@ def _end(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, why: str) -> N
         kind=row.kind, instance=row.instance_id, nodeclaim=claim.name, details=why,
     )  # fmt: skip
     if row.warning:
-        # EC2 takes the instance at the time that it announced, for all that is known.
-        save_notice(ports, row, kind=row.warning, warning="", ended=False)
-        ring_notices(ports, [row.instance_id])
+        _go_by_warning(ports, row)
         return
     # What is scheduled anew, for whatever time, is another notice.
     save_notice(ports, row, deadline=0, phase="done", due=0)
     ring_lifecycle(ports, "claim", [claim.name])
+
+
+def _go_by_warning(ports: LifecyclePorts, row: NoticeRow) -> None:
+    """EC2 takes the instance when it announced it, for all that is known: its replacement begins, or goes on."""
+    phase = "replacing" if row.command else "new"
+    save_notice(ports, row, kind=row.warning, warning="", ended=False, phase=phase)
+    ring_notices(ports, [row.instance_id])
 
 
 def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
