@@ -18,7 +18,7 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.scheduling.plan import NewNode
 from spotwright.simulation import builders
-from spotwright.simulation.effects import Fault
+from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry.events import place_in_life
 from spotwright.workflows.disrupt import consolidate
@@ -198,6 +198,18 @@ def test_the_replacement_of_an_interrupted_node_says_so(lived: World) -> None:
     lived.interrupt_spot(old.provider_id.rpartition("/")[2])
     new = run_until_replaced(lived, old)
     assert story(lived, new.name)[0] == ("DisruptionLaunching", "Launching NodeClaim: Interrupted")
+
+
+@pytest.mark.parametrize(("port", "action"), [("state", "save_call_rate"), ("ec2", "create_fleet")])
+def test_a_replacement_whose_launch_is_cut_off_says_what_it_is_for(lived: World, port: str, action: str) -> None:
+    """Once its NodeClaim is there, another invocation goes on from the row alone."""
+    (old,) = lived.claims()
+    lived.interrupt_spot(old.provider_id.rpartition("/")[2])
+    lived.effects.crash_at(port, action)
+    with pytest.raises(Crash):
+        lived.run(10)
+    new = run_until_replaced(lived, old)
+    assert Counter(reasons(lived, new.name))["DisruptionLaunching"] == 1
 
 
 def test_a_node_for_pods_is_launched_for_no_disruption(lived: World) -> None:

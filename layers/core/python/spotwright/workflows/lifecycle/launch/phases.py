@@ -17,6 +17,7 @@ from spotwright.lifecycle.retry import retry_seconds
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_context, log_line
@@ -26,7 +27,7 @@ from spotwright.workflows.lifecycle.launch.decisions import PHASE_TIMEOUT
 from spotwright.workflows.lifecycle.launch.fleet import create_fleet
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import PROVISIONED, LaunchRow, epoch_ms
+from spotwright.workflows.ports.rows import FINAL_PHASES, PROVISIONED, LaunchRow, epoch_ms
 
 # A decision that was not acted on for this long is not launched any more; its pods are planned again.
 STALE_AFTER: Final = timedelta(minutes=10)
@@ -57,11 +58,16 @@ def _proceed(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
 
 
 def _say_what_for(ports: LifecyclePorts, row: LaunchRow, created: Iterable[NodeClaim], now: datetime) -> None:
-    """Tell NodeClaims that were created for a disruption, after EC2 was asked for their instances."""
-    if row.reason == PROVISIONED:
+    """Tell NodeClaims that were created for a disruption, after EC2 was asked for their instances.
+
+    Those that were created before are told as well: an invocation that ended since told nobody. An Event that was
+    recorded is not recorded again.
+    """
+    if row.reason == PROVISIONED or row.phase in FINAL_PHASES:
         return
     event = events.DISRUPTION_LAUNCHING(reason=row.reason)
-    awaited = [claim.metadata for claim in created if claim.name in row.commands]
+    uids = row.uids | {claim.name: claim.metadata.uid for claim in created}
+    awaited = [ObjectMeta(name, uid=uid) for name, uid in sorted(uids.items()) if name in row.commands]
     in_parallel(lambda about: ports.cluster.record_event("nodeclaims", about, event, now=now), awaited)
 
 
