@@ -95,6 +95,24 @@ def test_of_two_workers_on_one_command_one_says_that_it_succeeded(
     assert [record.getMessage() for record in caplog.records].count("command succeeded") == 1
 
 
+@pytest.mark.parametrize("changes", range(1, 20))
+def test_of_two_workers_on_one_command_one_says_that_it_began(changes: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "spotwright")
+    world = fresh_world()
+    world.deploy(POD, 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+
+    def step_all() -> None:
+        step_commands(world, [command.id for command in world.state.commands()], now=world.clock.now())
+
+    world.interrupt_spot(instance_id(world.claims()[0].provider_id))
+    world.run(1)
+    world.effects.interject(changes, step_all)
+    assert world.run(90, until=lambda: bool(world.state.commands()))
+    assert world.run(90, until=lambda: not world.state.commands())
+    assert [record.getMessage() for record in caplog.records].count("disrupting node(s)") == 1
+
+
 def rung_per_minute(world: World, minutes: int) -> list[int]:
     counts = []
     for _ in range(minutes):

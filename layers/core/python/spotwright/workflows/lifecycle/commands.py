@@ -184,12 +184,14 @@ def _taint_candidates(ports: LifecyclePorts, row: CommandRow, found: Claims, now
     if not claims:
         return _finish(ports, row, "aborted")
     names = tuple(claim.name for claim in claims)
+    waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=epoch_ms(now) + LOOK_SECONDS * 1000)
+    # Of two workers the one that saves the row says so.
+    after = ports.state.save(waiting)
     log_line(
         log, log_lines.DISRUPTING_NODES,
         command_id=row.id, reason=row.reason.lower(), nodeclaims=names, replacements=row.replacements,
     )  # fmt: skip
-    waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=epoch_ms(now) + LOOK_SECONDS * 1000)
-    return ports.state.save(waiting)
+    return after
 
 
 def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, now: datetime) -> bool:
