@@ -21,6 +21,7 @@ MESSAGES = {
     "spot": (SPOT, {}),
     "rebalance": ("EC2 Instance Rebalance Recommendation", {}),
     "stopping": (STATE, {"state": "stopping"}),
+    "stopped": (STATE, {"state": "stopped"}),
     "shutting-down": (STATE, {"state": "shutting-down"}),
     "terminated": (STATE, {"state": "terminated"}),
 }

@@ -230,6 +230,35 @@ def test_a_warning_counts_beside_a_state_change_that_is_no_longer_true(order: tu
     assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
 
 
+@pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down"])
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_warning_is_acted_on_at_once_where_ec2_does_not_confirm_a_state_change(state: str, answers: bool) -> None:
+    """It may run, or EC2 does not say: of two minutes none are waited for that."""
+    world, _ = running()
+    instance = world.ec2.live_instances()[0]
+    if not answers:
+        world.effects.inject(Fault("ec2", "instance", Unavailable("no answer"), times=100))
+    deliver(world, instance.id, "spot", state)
+    world.run(3)
+    row = world.state.notice(instance.id)
+    assert row is not None
+    assert (row.kind, row.ended, row.warning, row.phase) == ("spot_interrupted", False, "", "replacing")
+
+
+@pytest.mark.parametrize("state", ["stopping", "shutting-down", "terminated"])
+def test_an_interruption_of_a_node_that_is_being_drained_is_remembered_beside_its_end(state: str) -> None:
+    world = fresh_world()
+    world.deploy(builders.pod("kept", cpu_millicores=1800, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    instance = world.ec2.live_instances()[0]
+    world.cluster.delete("nodeclaims", world.claims()[0].metadata)
+    world.run(10)
+    world.ec2.stop(instance.id, after_seconds=0)
+    deliver(world, instance.id, "spot", state)
+    world.run(60)
+    assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
+
+
 @pytest.mark.parametrize("warned_seconds", [0, 1, 3, 20])
 @pytest.mark.parametrize("lost_seconds", [0, 3, 15])
 def test_a_state_change_that_is_not_true_ends_no_replacement_that_has_begun(
