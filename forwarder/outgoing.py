@@ -78,7 +78,6 @@ class SendJobs:
 
     def _ask_for_heartbeat(self) -> "Future[bool]":
         """A heartbeat that has not begun yet: however many ask while the table does not answer, one comes of it."""
-
         with self._asking:
             if self._asked is None:
                 self._asked = Future()

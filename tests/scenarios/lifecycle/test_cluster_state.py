@@ -393,8 +393,11 @@ def test_a_lie_about_a_static_pool_removes_no_node() -> None:
     assert before == {claim.metadata.uid for claim in world.claims()}
 
 
-def test_a_state_that_hides_nodes_of_a_static_pool_makes_none_beyond_its_replicas() -> None:
+def test_a_state_that_hides_nodes_of_a_static_pool_makes_none_beyond_its_replicas(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """They were launched so long ago that no row is laid over the state."""
+    caplog.set_level("INFO")
     world = fresh_world()
     world.settings = msgspec.structs.replace(Settings(), feature_gates=frozenset({STATIC_CAPACITY}))
     world.cluster.put("nodepools", builders.nodepool("static", replicas=3, limits={"nodes": 20}))
@@ -406,6 +409,8 @@ def test_a_state_that_hides_nodes_of_a_static_pool_makes_none_beyond_its_replica
         provision(world.ports, clock=world.clock.now)
         world.run(2)
     assert len(world.ec2.all_instances()) == 3
+    listed = [vars(record).get("details", "") for record in caplog.records]
+    assert any("beyond its replicas of 3" in details for details in listed)
 
 
 def invented(objects: ClusterObjects, pods: int = 10_000) -> ClusterObjects:

@@ -10,6 +10,7 @@ import pytest
 from spotwright.decisions.decision import decode_decision
 from spotwright.errors import Conflict, Throttled, Unavailable
 from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
@@ -46,6 +47,22 @@ def warned(*pods: tuple[Pod, int], grace_period_seconds: int | None = None, **bu
     at = world.clock.now()
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     return world, at
+
+
+def being_drained(
+    grace_seconds: int, *, grace_period_seconds: int | None = None, seconds: int = 10
+) -> tuple[World, NodeClaim]:
+    """The NodeClaim was deleted so many seconds ago, and its only pod may not be disrupted."""
+    world = fresh_world()
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=grace_period_seconds)
+    world.deploy(pod("web", grace_seconds, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    world.forget_deployments()
+    world.kubelets.stop_seconds = 10_000
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(seconds)
+    return world, claim
 
 
 def asked_to_stop(world: World, seconds: int = NOTICE_SECONDS) -> dict[str, float]:
@@ -151,15 +168,7 @@ def test_a_shorter_termination_grace_period_counts_from_when_the_claim_goes_whic
 
 
 def test_a_node_that_was_being_drained_already_has_the_time_that_ec2_leaves() -> None:
-    world = fresh_world()
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=3600)
-    world.deploy(pod("web", 30, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
-    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
-    (claim,) = world.claims()
-    world.forget_deployments()
-    world.kubelets.stop_seconds = 10_000
-    world.cluster.delete("nodeclaims", claim.metadata)
-    world.run(10)
+    world, claim = being_drained(30, grace_period_seconds=3600)
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     told = asked_to_stop(world, 110)
     assert NOTICE_SECONDS - 30 <= min(told.values()) <= NOTICE_SECONDS - 30 + 3
@@ -171,14 +180,7 @@ def test_a_node_that_was_being_drained_has_that_time_beside_a_state_change_that_
     order: tuple[str, ...], seconds: int
 ) -> None:
     """``seconds``: between the two messages, 0 = in one batch. The instance was started again since."""
-    world = fresh_world()
-    world.deploy(pod("web", 30, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
-    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
-    (claim,) = world.claims()
-    world.forget_deployments()
-    world.kubelets.stop_seconds = 10_000
-    world.cluster.delete("nodeclaims", claim.metadata)
-    world.run(10)
+    world, claim = being_drained(30)
     at = world.clock.now()
     for batch in [order] if seconds == 0 else [(name,) for name in order]:
         deliver(world, claim.provider_id.rpartition("/")[2], *batch)
@@ -191,14 +193,7 @@ def test_a_node_that_was_being_drained_has_that_time_beside_a_state_change_that_
 
 def test_a_node_at_which_nobody_looks_every_few_seconds_any_more_has_the_time_that_ec2_leaves() -> None:
     """After hours of a drain the looks at a NodeClaim are a minute apart, and in the end only the sweep's."""
-    world = fresh_world()
-    world.deploy(pod("web", 90, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
-    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
-    (claim,) = world.claims()
-    world.forget_deployments()
-    world.kubelets.stop_seconds = 10_000
-    world.cluster.delete("nodeclaims", claim.metadata)
-    world.run(10)
+    world, claim = being_drained(90)
     world.doorbells.messages = [message for message in world.doorbells.messages if message.doorbell.kind != "claim"]
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     told = asked_to_stop(world, 60)
@@ -206,15 +201,7 @@ def test_a_node_at_which_nobody_looks_every_few_seconds_any_more_has_the_time_th
 
 
 def test_a_termination_that_ends_before_ec2_takes_the_instance_is_not_made_longer() -> None:
-    world = fresh_world()
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=130)
-    world.deploy(pod("web", 20, annotations={labels.DO_NOT_DISRUPT: "true"}), 1)
-    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
-    (claim,) = world.claims()
-    world.forget_deployments()
-    world.kubelets.stop_seconds = 10_000
-    world.cluster.delete("nodeclaims", claim.metadata)
-    world.run(60)
+    world, claim = being_drained(20, grace_period_seconds=130, seconds=60)
     world.interrupt_spot(claim.provider_id.rpartition("/")[2])
     told = asked_to_stop(world, 110)
     assert 130 - 60 - 20 <= min(told.values()) <= 130 - 60 - 20 + 5

@@ -75,8 +75,9 @@ def _check_pool_limits(pool: NodePool, counted: Mapping[str, int], plan: Plan, c
     for name, limit in sorted(_limits(pool).items()):
         if added.get(name, 0) > 0 and total[name] > limit:
             texts = quantity.texts(name, (total[name], limit))
+            what = "limit" if limit == pool.limits.get(name) else "replicas"
             raise BehindError(
                 f"with what is new and what would be launched, the status of NodePool {pool.name} comes to {texts[0]}"
-                f" of {name}, beyond its limit of {texts[1]}; it shows less",
+                f" of {name}, beyond its {what} of {texts[1]}; it shows less",
                 code="NearLimits",
             )

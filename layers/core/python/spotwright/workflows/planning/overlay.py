@@ -31,7 +31,8 @@ from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow,
 RECENT: Final = timedelta(minutes=20)
 # Claims of a launch that ended in this time are taken from its row, where they are too many to be read.
 SETTLING: Final = timedelta(seconds=90)
-# A status of a NodePool is older in a cluster of more than 9,000 nodes, whose claims and nodes take long to list.
+# A status of a NodePool is older in a cluster of more than 9,000 nodes, whose claims and nodes take long to list:
+# lifecycle pauses as long between two counts (PAUSE_MS_PER_CLAIM).
 STATUS_AGE_PER_NODE: Final = timedelta(milliseconds=10)
 # Objects of a kind that are read one by one, at most.
 MAXIMUM_READS: Final = 50
