@@ -8,17 +8,31 @@ from typing import Any, Final
 
 import yaml
 
+from bench.realistic_objects import listed_node, listed_pod
+
 type Object = dict[str, Any]
 type Place = tuple[str | int, ...]
 
 TESTS: Final = Path(__file__).parents[1]
 WHOLE: Final[list[Object]] = list(yaml.safe_load_all((TESTS / "manifests" / "whole_objects.yaml").read_text()))
 EVERY_FIELD: Final[list[Object]] = yaml.safe_load((TESTS / "property" / "every_field.yaml").read_text())
+LIVE: Final[list[Object]] = yaml.safe_load((TESTS / "property" / "live_objects.yaml").read_text())
+REALISTIC: Final = [listed_pod(1) | {"kind": "Pod"}, listed_node(1) | {"kind": "Node"}]
+OBJECTS: Final = [*WHOLE, *EVERY_FIELD, *LIVE, *REALISTIC]
 WRONG: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 1, 3, 2**31, 2**70, -(2**70), 1.5, 1e300, float("nan"), float("inf"), "", " ", "x", "-1",
     "1e9999", "9E", "10%", "x y", "é漢字\x00\U0001f600", "{{ .Values.x }}", "${ZONE}", "2026-99-99T00:00:00Z",
     "x" * 300, [], ["x"], [None], [[]], [{}], {}, {"x": "y"}, {"x": {}}, {"": None}, {"a/b/c": 1},
 )  # fmt: skip
+
+
+def of_kind(kind: str) -> list[Object]:
+    """The objects of a kind. Templates of workloads are pods, too."""
+    objects = [content for content in OBJECTS if content["kind"] == kind]
+    if kind == "Pod":
+        templates = [content["spec"].get("template") for content in OBJECTS if isinstance(content.get("spec"), dict)]
+        objects += [template for template in templates if template and "containers" in template.get("spec", {})]
+    return objects
 
 
 def changed(content: Object, chance: random.Random) -> Object:

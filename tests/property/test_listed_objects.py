@@ -3,13 +3,10 @@
 import json
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
-from bench.realistic_objects import listed_node, listed_pod
 from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder, object_decoder
 from spotwright.adapters.kubernetes.codecs.listed_pods import pod_decoder
 from spotwright.adapters.kubernetes.codecs.node import decode_node
@@ -25,14 +22,11 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_persistent_volume_claim,
     decode_storage_class,
 )
-from tests.property.changed_objects import EVERY_FIELD, WHOLE, changed
+from tests.property.changed_objects import LIVE, REALISTIC, changed, of_kind
 
 type Object = dict[str, Any]
 type Decode = Callable[[Any], object]
 
-LIVE: Final[list[Object]] = yaml.safe_load(Path(__file__).with_name("live_objects.yaml").read_text())
-REALISTIC: Final = [listed_pod(1) | {"kind": "Pod"}, listed_node(1) | {"kind": "Node"}]
-OBJECTS: Final = [*WHOLE, *EVERY_FIELD, *LIVE, *REALISTIC]
 _OTHER_KINDS: Final[dict[str, Decode]] = {
     "NodeClaim": decode_nodeclaim,
     "NodePool": decode_nodepool,
@@ -57,15 +51,6 @@ def decoders(kind: str) -> tuple[PageDecoder[Any, Any], Decode]:
             return node_decoder(), decode_node
     decode = _OTHER_KINDS[kind]
     return object_decoder(decode, kind=kind), lambda content: decode({**content, "kind": kind})
-
-
-def of_kind(kind: str) -> list[Object]:
-    """The objects of a kind. Templates of workloads are pods, too."""
-    objects = [content for content in OBJECTS if content["kind"] == kind]
-    if kind == "Pod":
-        templates = [content["spec"].get("template") for content in OBJECTS if isinstance(content.get("spec"), dict)]
-        objects += [template for template in templates if template and "containers" in template.get("spec", {})]
-    return objects
 
 
 def outcome(decode: Callable[[], object]) -> str:

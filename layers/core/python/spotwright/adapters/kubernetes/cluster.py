@@ -16,6 +16,7 @@ from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass, de
 from spotwright.adapters.kubernetes.codecs.nodeoverlay import decode_nodeoverlay
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool
 from spotwright.adapters.kubernetes.codecs.objects import decode_metadata
+from spotwright.adapters.kubernetes.codecs.pages import ListDecoder
 from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
     attachment_names,
@@ -77,7 +78,7 @@ class KubernetesCluster:
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
         selector = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
         query = {"fieldSelector": selector} if selector else {}
-        return tuple(self._api.items("/api/v1/pods", pod_decoder(), query))
+        return tuple(self._api.items("/api/v1/pods", pod_decoder(), query, protobuf=_pods_in_protobuf))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         document = self._get(_object_path("/api/v1/pods", ObjectMeta(name, namespace)))
@@ -307,6 +308,13 @@ class KubernetesCluster:
 
     def _patch(self, path: str, body: JsonObject) -> JsonObject:
         return self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+
+def _pods_in_protobuf() -> ListDecoder[Pod]:
+    """Imported by lists of many pages alone: it takes longer than a page."""
+    from spotwright.adapters.kubernetes.codecs.protobuf_pods import ProtobufPods
+
+    return ProtobufPods()
 
 
 def _object_path(collection: str, metadata: ObjectMeta) -> str:

@@ -18,6 +18,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 from urllib3.util.ssl_ import create_urllib3_context
 
+from spotwright.adapters.kubernetes.codecs.media_types import JSON, is_protobuf
 from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
 
 type JsonObject = dict[str, Any]
@@ -108,23 +109,29 @@ class Connection:
         return _decode(self.read(method, path, body, content_type))
 
     def read(
-        self, method: str, path: str, body: JsonObject | list[JsonObject] | None = None, content_type: str = ""
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | list[JsonObject] | None = None,
+        content_type: str = "",
+        *,
+        accept: str = JSON,
     ) -> bytes:
         """The bytes that the API server answers. Raises the exceptions of ``spotwright.errors``."""
-        response = self.stream(method, path, body, content_type)
+        response = self.stream(method, path, body, content_type, accept=accept)
         try:
             return response.data
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
 
-    def read_at_most(self, path: str, most_bytes: int | None) -> bytes | None:
+    def read_at_most(self, path: str, most_bytes: int | None, accept: str = JSON) -> bytes | None:
         """The bytes that a GET is answered with; None when they are more, of which the rest is left unread.
 
         ``most_bytes`` None: any number. Raises the exceptions of ``spotwright.errors``.
         """
         if most_bytes is None:
-            return self.read("GET", path)
-        response, parts, size = self.stream("GET", path), list[bytes](), 0
+            return self.read("GET", path, accept=accept)
+        response, parts, size = self.stream("GET", path, accept=accept), list[bytes](), 0
         try:
             for part in response.stream(_PART_BYTES, decode_content=True):
                 parts.append(part)
@@ -143,12 +150,13 @@ class Connection:
         body: JsonObject | list[JsonObject] | None = None,
         content_type: str = "",
         *,
+        accept: str = JSON,
         read_seconds: float = READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
         """A successful response whose body is not read yet. ``read_seconds``: timeout between two reads."""
         try:
             headers = {
-                "Accept": "application/json",
+                "Accept": accept,
                 "Authorization": self._authorization(),
                 "Content-Type": content_type,
             }
@@ -206,6 +214,11 @@ def status_error(what: str, status: int, status_object: Mapping[str, Any]) -> Ap
 
 
 def _decode(content: bytes) -> JsonObject:
+    if is_protobuf(content):
+        from spotwright.adapters.kubernetes.codecs.protobuf_messages import as_json, read_answer
+
+        # Whoever asks for Protobuf is refused in Protobuf, too.
+        return as_json(read_answer("Status", content))
     try:
         decoded = json.loads(content or b"{}")
     except ValueError:

@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from spotwright.adapters.kubernetes.attempts import with_attempts
+from spotwright.adapters.kubernetes.codecs.media_types import JSON
 from spotwright.adapters.kubernetes.connection import Connection
 
 # 3.3 MB of pods of 6.5 KB.
@@ -27,8 +28,9 @@ class PageReader:
         self._connection, self._path, self._query = connection, path, dict(query)
         self._most = self._limit = min(limit or PAGE_SIZE, PAGE_SIZE)
 
-    def read(self, token: str) -> bytes:
-        """The bytes of the page that ``token`` names, "" = the first. A single object is read whatever its size.
+    def read(self, token: str, accept: str = JSON) -> bytes:
+        """The bytes of the page that ``token`` names, "" = the first, in this media type. A single object is read
+        whatever its size.
 
         A page that fails is asked for again: to begin with the first one would cost the API server all that was read
         before. Raises ApiError.
@@ -37,7 +39,7 @@ class PageReader:
             query = self._query | {"limit": str(self._limit)} | ({"continue": token} if token else {})
             url = f"{self._path}?{urlencode(query)}"
             most_bytes = PAGE_BYTES if self._limit > 1 else None
-            content = with_attempts(partial(self._connection.read_at_most, url, most_bytes))
+            content = with_attempts(partial(self._connection.read_at_most, url, most_bytes, accept))
             if content is None:
                 self._limit = max(1, self._limit // FEWER)
                 continue

@@ -14,12 +14,12 @@ from kubernetes.client.configuration import Configuration
 
 from spotwright.adapters.kubernetes.attempts import ATTEMPTS, with_attempts
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
-from spotwright.adapters.kubernetes.codecs.pages import PageDecoder, next_page
+from spotwright.adapters.kubernetes.codecs.media_types import JSON, PROTOBUF, is_protobuf
+from spotwright.adapters.kubernetes.codecs.pages import ListDecoder, PageDecoder
 from spotwright.adapters.kubernetes.connection import Connection, token_configuration
 from spotwright.adapters.kubernetes.page_limit import PageReader
 from spotwright.errors import Conflict, Unavailable
 
-JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
@@ -60,12 +60,16 @@ class Transport:
         query: Mapping[str, str] | None = None,
         *,
         limit: int | None = None,
+        protobuf: Callable[[], ListDecoder[Value]] | None = None,
     ) -> Iterator[Value]:
         """All items of a list, page by page, or the first ``limit``. Raises Unavailable when the list expires between
         two pages.
+
+        ``protobuf``: decodes the pages after the first one, which the API server is asked for in Protobuf; made only if
+        there are such.
         """
         try:
-            yield from islice(self._items(path, decoder, dict(query or {}), limit), limit)
+            yield from islice(self._items(path, decoder, dict(query or {}), limit, protobuf), limit)
         except Conflict as error:
             if error.code != "Expired":
                 raise
@@ -74,17 +78,34 @@ class Transport:
             raise Unavailable(f"list {path}: {error}", code="NoList") from error
 
     def _items[Value](
-        self, path: str, decoder: PageDecoder[Any, Value], query: dict[str, str], limit: int | None
+        self,
+        path: str,
+        in_json: PageDecoder[Any, Value],
+        query: dict[str, str],
+        limit: int | None,
+        protobuf: Callable[[], ListDecoder[Value]] | None,
     ) -> Iterator[Value]:
-        """The API server makes the next page while one is decoded, which takes as long."""
-        reader = PageReader(self._connection, path, query, limit)
+        """The API server makes the next page while one is decoded, which takes as long. A page that cannot be read in
+        Protobuf is asked for again in JSON, as are those after it."""
+        reader, token, accept = PageReader(self._connection, path, query, limit), "", PROTOBUF if protobuf else JSON
+        in_protobuf: ListDecoder[Value] | None = None
         with ThreadPoolExecutor(1) as ahead:
-            content = reader.read("")
+            content = reader.read(token)
             while True:
-                token = next_page(content) if limit is None else ""
-                following = ahead.submit(reader.read, token) if token else None
-                page = decoder.page(content)
+                decoder: ListDecoder[Value] = in_json
+                if protobuf and is_protobuf(content):
+                    decoder = in_protobuf = in_protobuf or protobuf()
+                next_token = decoder.next_page(content) if limit is None else ""
+                following = ahead.submit(reader.read, next_token, accept) if next_token else None
+                try:
+                    page = decoder.page(content)
+                except DecodeError:
+                    if decoder is in_json:
+                        raise
+                    accept = JSON
+                    page = in_json.page(ahead.submit(reader.read, token, accept).result())
                 yield from page.items
                 if not page.next_page:
                     return
-                content = following.result() if following is not None else reader.read(page.next_page)
+                token = page.next_page
+                content = following.result() if following is not None else reader.read(token, accept)

@@ -7,7 +7,7 @@ which says what is wrong with it. One object that cannot be read costs no other 
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -41,19 +41,22 @@ class _Head(msgspec.Struct, frozen=True):
     metadata: _ListMeta | None = None
 
 
-def next_page(content: bytes) -> str:
-    """The token of the page after this one, sooner than its objects are decoded; "" = it is the last one, or one that
-    is not read this way.
-    """
-    try:
-        head = _head.decode(content)
-    except (msgspec.MsgspecError, UnicodeError):
-        return ""
-    return (head.metadata and head.metadata.next_page) or ""
+class ListDecoder[Value](Protocol):
+    """Decodes the pages of a list that an API server wrote in one media type."""
+
+    def next_page(self, content: bytes) -> str:
+        """The token of the page after this one, sooner than its objects are decoded; "" = it is the last one, or one
+        that is not read this way."""
+        ...
+
+    def page(self, content: bytes) -> Page[Value]:
+        """Raises DecodeError for what is no list."""
+        ...
 
 
 class PageDecoder[Wire, Value]:
-    """Decodes pages and single objects of a kind. Equal parts of objects share one value, as long as it lives."""
+    """Decodes pages and single objects of a kind, from JSON (a ListDecoder). Equal parts of objects share one value, as
+    long as it lives."""
 
     def __init__(self, wire: type[Wire], convert: Callable[[Wire], Value], decode: Callable[[Json], Value]) -> None:
         """``wire``: the fields that are used; ``convert``: makes a value of them, and raises one of DECODE_ERRORS for
@@ -62,8 +65,14 @@ class PageDecoder[Wire, Value]:
         self._object = msgspec.json.Decoder(wire)
         self._page = msgspec.json.Decoder(_List[wire])  # type: ignore[valid-type]  # a type that is a value
 
+    def next_page(self, content: bytes) -> str:
+        try:
+            head = _head.decode(content)
+        except (msgspec.MsgspecError, UnicodeError):
+            return ""
+        return (head.metadata and head.metadata.next_page) or ""
+
     def page(self, content: bytes) -> Page[Value]:
-        """Raises DecodeError for what is no list."""
         try:
             page = self._page.decode(content)
             values = tuple(map(self._convert, page.items or ()))
