@@ -12,7 +12,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import actions
-from spotwright.workflows.lifecycle.status import nodepools
+from spotwright.workflows.lifecycle.status import node_capacities, nodepools
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import epoch_ms
@@ -86,6 +86,83 @@ def test_a_burst_is_counted_a_few_times(world: World) -> None:
     world.run(5)
     assert pool(world).node_count == 40
     assert world.effects.reads["cluster", "nodes"] - before < 20
+
+
+def count(world: World) -> None:
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
+
+
+def reads_of_nodes(world: World) -> tuple[int, int]:
+    """Lists, and reads by name."""
+    return world.effects.reads["cluster", "nodes"], world.effects.reads["cluster", "node"]
+
+
+def test_nodes_of_settled_claims_are_not_read_for_each_claim_that_moves(world: World) -> None:
+    world.run(1)
+    world.deploy(ONE_EACH, 5)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 5)
+    world.run(150)
+    count(world)
+    lists, by_name = reads_of_nodes(world)
+    count(world)
+    assert reads_of_nodes(world) == (lists, by_name)
+    other = world.claims()[0]
+    about = msgspec.structs.replace(other.metadata, name="new", uid="new")
+    new = msgspec.structs.replace(other, metadata=about, provider_id="aws:///z/i-1", node_name="none")
+    world.cluster.put("nodeclaims", new)
+    count(world)
+    assert reads_of_nodes(world) == (lists, by_name + 1)
+    assert pool(world).node_count == 6
+
+
+def test_of_many_new_claims_the_nodes_are_listed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_capacities, "READ_BY_NAME", 4)
+    world.run(1)
+    world.deploy(ONE_EACH, 5)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 5)
+    lists, by_name = reads_of_nodes(world)
+    count(world)
+    assert reads_of_nodes(world) == (lists + 1, by_name)
+    assert pool(world).resources["cpu"] == sum(node.capacity["cpu"] for node in world.cluster.nodes())
+
+
+def test_what_a_node_has_is_read_again_while_it_is_new_and_every_ten_minutes(world: World) -> None:
+    """A device plugin may report what it has late, or anew."""
+
+    def gpus() -> int:
+        count(world)
+        return pool(world).resources.get("nvidia.com/gpu", 0)
+
+    def report(number: int) -> None:
+        capacity = dict(world.cluster.nodes()[0].capacity) | {"nvidia.com/gpu": number}
+        world.cluster.update("nodes", world.cluster.nodes()[0].name, capacity=capacity)
+
+    world.run(1)
+    world.deploy(ONE_EACH, 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    for number in (1, 2):
+        report(number)
+        assert gpus() == number
+    world.run(150)
+    assert gpus() == 2
+    report(3)
+    assert gpus() == 2
+    world.run(600)
+    assert gpus() == 3
+
+
+def test_a_claim_that_has_the_name_of_another_is_not_taken_for_it(world: World) -> None:
+    world.run(1)
+    world.deploy(ONE_EACH, 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    world.run(150)
+    count(world)
+    (claim,) = world.claims()
+    about = msgspec.structs.replace(claim.metadata, uid="another")
+    world.cluster.put("nodeclaims", msgspec.structs.replace(
+        claim, metadata=about, provider_id="", node_name="", capacity={"cpu": 64_000}))  # fmt: skip
+    count(world)
+    assert pool(world).resources["cpu"] == 64_000
 
 
 def test_a_large_cluster_is_counted_less_often(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

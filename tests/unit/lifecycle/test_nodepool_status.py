@@ -1,8 +1,11 @@
 """What a NodePool's status says."""
 
+from datetime import UTC, datetime
+
+import msgspec
 import pytest
 
-from spotwright.lifecycle.nodepool_status import nodepool_conditions, usage, validation_events
+from spotwright.lifecycle.nodepool_status import capacity, nodepool_conditions, usage, validation_events
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
@@ -30,34 +33,27 @@ def verdict(pool: NodePool, kind: str = "ValidationSucceeded", gates: tuple[str,
     return condition_change.status, condition_change.reason, condition_change.message
 
 
-def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
-    claims = [
-        claim("a", provider_id="p-a", capacity={"cpu": 2000, "memory": 10}),
-        claim("b", capacity={"cpu": 4000}),
-        claim("c", pool="other", capacity={"cpu": 8000}),
-    ]
-    nodes = [Node(ObjectMeta("n"), provider_id="p-a", capacity={"cpu": 1900, "nvidia.com/gpu": 1})]
-    assert usage(builders.nodepool(), claims, nodes) == {
+def test_usage_counts_the_claims_of_the_pool_that_are_not_being_deleted() -> None:
+    going = ObjectMeta("d", labels={labels.NODEPOOL: "default"}, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+    claims = [claim("a"), claim("b"), claim("c", pool="other"), msgspec.structs.replace(claim("d"), metadata=going)]
+    capacities = {"a": {"cpu": 1900, "nvidia.com/gpu": 1, "memory": 10}, "b": {"cpu": 4000}, "c": {"cpu": 8000}}
+    assert usage(builders.nodepool(), claims, capacities) == {
         "cpu": 5900, "memory": 10, "pods": 0, "ephemeral-storage": 0, "nodes": 2, "nvidia.com/gpu": 1,
     }  # fmt: skip
+
+
+def test_what_a_node_reports_counts_before_what_its_claim_says() -> None:
+    of = claim("a", capacity={"cpu": 2000, "memory": 10})
+    assert capacity(of, None) == {"cpu": 2000, "memory": 10}
+    assert capacity(of, Node(ObjectMeta("n"), capacity={"cpu": 1900})) == {"cpu": 1900, "memory": 10}
 
 
 @pytest.mark.parametrize(("initialized", "gpus"), [("", 4), ("true", 0)])
 def test_gpus_that_an_initialized_node_does_not_report_any_more_are_not_counted(initialized: str, gpus: int) -> None:
     """A node that starts has not reported them yet."""
-    of = claim("a", provider_id="p-a", capacity={"nvidia.com/gpu": 4})
-    node = Node(
-        ObjectMeta("n", labels={labels.INITIALIZED: initialized}), provider_id="p-a", capacity={"nvidia.com/gpu": 0}
-    )
-    assert usage(builders.nodepool(), [of], [node])["nvidia.com/gpu"] == gpus
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_two_nodes_with_the_provider_id_of_a_claim_the_one_that_it_is_registered_with_is_counted(order: int) -> None:
-    own = Node(ObjectMeta("own"), provider_id="p-a", capacity={"cpu": 1900})
-    other = Node(ObjectMeta("other"), provider_id="p-a", capacity={"cpu": 64000})
-    of = claim("a", provider_id="p-a", capacity={"cpu": 2000}, node_name="own")
-    assert usage(builders.nodepool(), [of], [own, other][::order])["cpu"] == 1900
+    of = claim("a", capacity={"nvidia.com/gpu": 4})
+    node = Node(ObjectMeta("n", labels={labels.INITIALIZED: initialized}), capacity={"nvidia.com/gpu": 0})
+    assert capacity(of, node)["nvidia.com/gpu"] == gpus
 
 
 def test_a_good_pool_is_valid() -> None:

@@ -5,13 +5,13 @@ The condition ``FieldsRecognized`` is Spotwright's own: unknown fields do not st
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from spotwright.disruption import rollouts
 from spotwright.lifecycle.steps import ConditionChange, false_condition, true_condition
 from spotwright.model import labels, resources
-from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import find_condition
@@ -36,21 +36,22 @@ _PREFIX: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9
 _CAPACITY_TYPES: Final = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
 
 
-def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> dict[str, int]:
+def usage(pool: NodePool, claims: Iterable[NodeClaim], capacities: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Capacity of the pool's claims that are not being deleted, and their number as ``nodes``; zeroes are stated.
 
-    As plans count it: what an initialized node does not report, it does not have, whatever its claim was launched for.
+    ``capacities``: of each such claim, by name.
     """
-    of_pool = [claim for claim in claims if claim.nodepool == pool.name and claim.metadata.deletion_timestamp is None]
-    of_claims = nodes_of_claims(of_pool, nodes)
     total = dict(_ZEROES)
-    for claim in of_pool:
-        (node, *_) = of_claims.get(claim.name, (None,))
-        total = resources.add(total, _capacity(claim, node), {resources.NODES: 1})
+    for claim in claims:
+        if claim.nodepool == pool.name and claim.metadata.deletion_timestamp is None:
+            total = resources.add(total, capacities[claim.name], {resources.NODES: 1})
     return total
 
 
-def _capacity(claim: NodeClaim, node: Node | None) -> dict[str, int]:
+def capacity(claim: NodeClaim, node: Node | None) -> dict[str, int]:
+    """Of a NodeClaim and its Node, as plans count it: what an initialized Node does not report, it does not have,
+    whatever its claim was launched for.
+    """
     if node is None:
         return dict(claim.capacity)
     if node.is_initialized:

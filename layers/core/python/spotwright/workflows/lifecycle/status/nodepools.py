@@ -16,12 +16,12 @@ from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import STATUS_SECONDS, for_each, log, record_events, ring_lifecycle
-from spotwright.workflows.lifecycle.status import registration_health
+from spotwright.workflows.lifecycle.status import node_capacities, registration_health
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
 from spotwright.workflows.ports.state import WRONG_CLOCK_MS
 
-# Listing the claims and nodes of a large cluster takes about a tenth of this.
+# Listing the claims of a large cluster, and its nodes where many are new, takes about a tenth of this.
 PAUSE_MS_PER_CLAIM: Final = 10
 
 
@@ -31,12 +31,13 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     Pools of another provider's class are left alone, as Karpenter does.
     """
     classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
-    claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
+    claims = ports.cluster.nodeclaims()
+    capacities = node_capacities.capacities(ports, claims, now=now)
     changed, counted = set(), set()
 
     def update(pool: NodePool) -> None:
         try:
-            counted.add(_write_resources(ports, pool, nodepool_status.usage(pool, claims, nodes)))
+            counted.add(_write_resources(ports, pool, nodepool_status.usage(pool, claims, capacities)))
             node_class = classes.get(pool.node_class_ref.name)
             health = registration_health.judge(ports, pool, node_class, claims, now=now) if node_class else None
             judged = _write_conditions(ports, pool, node_class, health.update.change if health else None, now)
