@@ -74,6 +74,16 @@ def test_a_success_and_a_failure_keep_the_history() -> None:
     assert history_of(launched)[0].troubled_at_ms == NOW
 
 
+def test_the_same_interruption_counts_once_though_the_offering_failed_in_between() -> None:
+    """It is recorded when the replacement is planned, and again when the instance has ended."""
+    failure = OfferingHealth(labels.SPOT, "a.large", "z1", NOW + 1, "InsufficientInstanceCapacity", failures=1)
+    failed = offering_health.record_failure(interrupted(0), failure, now_ms=NOW + 3_000)
+    again = OfferingHealth(labels.SPOT, "a.large", "z1", 0, offering_health.INTERRUPTION_CODE, interruptions=1)
+    assert failed is not None
+    assert offering_health.record_failure(failed, again, now_ms=NOW) is None
+    assert offering_health.record_failure(failed, again, now_ms=NOW + 60_000) is not None
+
+
 @given(st.lists(st.integers(0, 60 * 24 * HOUR), max_size=60))
 def test_a_row_stays_small_and_a_penalty_is_bounded(pauses: list[int]) -> None:
     row, at = OfferingHealth(labels.SPOT, "a.large", "z1", 0, ""), NOW

@@ -80,6 +80,9 @@ def record_failure(before: OfferingHealth | None, failure: OfferingHealth, *, no
     """The health of an offering after a failure or an interruption; None when the row already counts it."""
     if before is None:
         return _with_history(msgspec.structs.replace(failure, recorded_at_ms=now_ms))
+    if failure.interruptions and now_ms in before.interrupted_at_ms:
+        # That of a notice is recorded by several steps, between which the offering may fail.
+        return None
     if (
         before.code == failure.code
         and now_ms - before.recorded_at_ms < SAME_FAILURE_MS
