@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import permutations
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.aws.interruption_messages import NoticeKind
@@ -305,6 +306,40 @@ def test_a_state_change_between_two_replacements_costs_none_of_them(monkeypatch:
     assert row is not None
     assert "event-stopping" in row.events
     assert (row.phase, row.attempt) == ("replacing", 1)
+
+
+@pytest.mark.parametrize("state", ["", "stopping", "shutting-down", "terminated"])
+def test_an_interruption_is_remembered_though_its_claim_is_gone_when_the_warning_is_handled(state: str) -> None:
+    """EC2 still shows the instance, which is tagged for the cluster."""
+    world, claim = running()
+    instance = world.ec2.live_instances()[0]
+    world.ec2.stop(instance.id, after_seconds=0)
+    world.cluster.remove("nodeclaims", claim.name)
+    deliver(world, instance.id, "spot", *([state] if state else []))
+    world.run(70)
+    assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "terminated"])
+def test_what_was_no_interruption_of_an_instance_without_a_claim_is_not_remembered_as_one(kind: str) -> None:
+    world, claim = running()
+    instance = world.ec2.live_instances()[0]
+    world.ec2.stop(instance.id, after_seconds=0)
+    world.cluster.remove("nodeclaims", claim.name)
+    deliver(world, instance.id, kind)
+    world.run(70)
+    health = world.state.health.get(f"spot:{instance.instance_type}:{instance.zone}")
+    assert health is None or not health.interruptions
+
+
+def test_an_interruption_of_another_cluster_is_left_to_it() -> None:
+    world, _ = running()
+    mine = world.ec2.live_instances()[0]
+    other = msgspec.structs.replace(mine, id="i-0f00000000000000f", tags={"Name": "another"}, zone=builders.ZONES[1])
+    world.ec2.instances[other.id] = other
+    deliver(world, other.id, "spot")
+    world.run(70)
+    assert f"spot:{other.instance_type}:{other.zone}" not in world.state.health
 
 
 def test_an_instance_that_nobody_here_holds_is_left_alone() -> None:

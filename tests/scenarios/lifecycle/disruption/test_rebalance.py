@@ -1,5 +1,7 @@
 """EC2 recommends to leave a spot instance: its node is replaced before it goes, where something better is to be had."""
 
+from itertools import permutations
+
 import msgspec
 import pytest
 
@@ -10,6 +12,7 @@ from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import STATIC_CAPACITY
@@ -21,6 +24,7 @@ from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.ports.rows import RECOMMENDED
 from tests.scenarios.lifecycle.conftest import fresh_world
+from tests.scenarios.lifecycle.disruption.interrupted_nodes import deliver
 
 POD = builders.pod("web", cpu_millicores=1800)
 EVERY_NODE = (Budget("100%"),)
@@ -215,6 +219,53 @@ def test_an_interruption_that_follows_is_not_held_up() -> None:
     world.interrupt_spot(before.provider_id.rpartition("/")[2])
     assert world.run(120, until=lambda: before.name not in {claim.name for claim in world.claims()})
     assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+
+
+@pytest.mark.parametrize("order", list(permutations(["rebalance", "stopping"])))
+@pytest.mark.parametrize("seconds", [0, 1, 30, 3600])
+def test_a_recommendation_holds_beside_a_state_change_that_ec2_does_not_confirm(
+    order: tuple[str, ...], seconds: int
+) -> None:
+    """The instance runs: it may still be replaced when a budget has room."""
+    world = running(1, policy="Replace", budgets=(Budget("0"),))
+    (claim,) = world.claims()
+    instance = instance_id(claim.provider_id)
+    for batch in [order] if seconds == 0 else [(name,) for name in order]:
+        deliver(world, instance, *batch)
+        world.run(min(seconds, 30))
+        world.clock.advance(max(0, seconds - 30))
+    world.run(30)
+    row = world.state.notice(instance)
+    assert row is not None
+    assert (row.kind, row.phase, row.warning) == ("rebalance_recommendation", RECOMMENDED, "")
+    world.cluster.update("nodepools", "default", budgets=EVERY_NODE)
+    assert world.run(240, until=lambda: claim.name not in {claim.name for claim in world.claims()})
+
+
+def test_a_state_change_that_ec2_shows_late_counts_after_a_recommendation_of_long_ago() -> None:
+    world = running(1, policy="Ignore")
+    (claim,) = world.claims()
+    recommend(world, claim)
+    world.run(30)
+    world.clock.advance(1800)
+    deliver(world, instance_id(claim.provider_id), "shutting-down")
+    world.run(5)
+    world.ec2.stop(instance_id(claim.provider_id), after_seconds=0)
+    world.run(5)
+    assert claim.name not in {each.name for each in world.claims() if each.metadata.deletion_timestamp is None}
+
+
+@pytest.mark.parametrize("order", list(permutations(["rebalance", "stopping", "spot"])))
+def test_a_warning_counts_beside_a_recommendation_and_a_state_change(order: tuple[str, ...]) -> None:
+    """All within a second, before anybody has looked."""
+    world = running(1, policy="Ignore")
+    (claim,) = world.claims()
+    for name in order:
+        deliver(world, instance_id(claim.provider_id), name)
+    world.run(5)
+    row = world.state.notice(instance_id(claim.provider_id))
+    assert row is not None
+    assert (row.kind, row.phase) == ("spot_interrupted", "replacing")
 
 
 def test_a_recommendation_is_forgotten_after_two_hours() -> None:

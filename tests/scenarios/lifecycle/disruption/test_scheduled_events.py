@@ -4,15 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from spotwright.errors import Unavailable
+from spotwright.errors import Conflict, Unavailable
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
+from spotwright.workflows.lifecycle.interruptions import step_notices
 from tests.scenarios.lifecycle.conftest import fresh_world
 from tests.scenarios.lifecycle.disruption.scheduled_events import (
     HOUR,
     POD,
     announce,
+    instance,
     names,
     running,
     schedule,
@@ -67,6 +70,23 @@ def test_an_event_that_ec2_postponed_is_waited_for_until_its_new_last_hour(caplo
     world.run(1200)
     assert names(world) == {before.name}
     assert world.run(900, until=lambda: before.name not in names(world))
+
+
+def test_of_two_workers_on_an_event_that_was_postponed_the_one_that_saves_its_row_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "spotwright.lifecycle")
+    world = running(1, Budget("0"))
+    (before,) = world.claims()
+    announce(world, before, hours=10)
+    world.run(30)
+    schedule(world, before, world.clock.seconds() + timedelta(hours=20))
+    world.clock.advance(9.5 * HOUR)
+    world.effects.inject(Fault("state", "save", Conflict("another worker saved it", code="Conflict"), times=1))
+    for lines in (0, 1):
+        step_notices(world.ports, [instance(before)], now=world.clock.now())
+        said = [line.getMessage() for line in caplog.records]
+        assert said.count(log_lines.EVENT_POSTPONED.message) == lines
 
 
 def test_while_ec2_does_not_say_whether_the_event_stands_it_is_asked_until_the_time_itself() -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from spotwright.errors import ApiError, Throttled
+from spotwright.errors import ApiError, Conflict, Throttled
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -15,6 +15,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
 from spotwright.workflows.interrupt import interrupt
 from spotwright.workflows.lifecycle.interruptions import step_notices
 from spotwright.workflows.ports.rows import NoticeRow
@@ -233,6 +234,20 @@ def test_a_state_that_ec2_shows_a_few_seconds_later_counts() -> None:
     step_notices(world.ports, [id_of(claim)], now=world.clock.now())
     assert is_deleted(world, claim)
     assert "InstanceTerminating" in reasons(world, claim.name)
+
+
+def test_of_two_workers_on_a_notice_that_ec2_does_not_confirm_the_one_that_saves_its_row_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = running()
+    (claim,) = world.claims()
+    tell(world, STATE, id_of(claim), state="stopping")
+    world.clock.advance(60)
+    world.effects.inject(Fault("state", "save", Conflict("another worker saved it", code="Conflict"), times=1))
+    for lines in (0, 1):
+        step_notices(world.ports, [id_of(claim)], now=world.clock.now())
+        said = [line.getMessage() for line in caplog.records]
+        assert said.count(log_lines.NOTICE_NOT_CONFIRMED.message) == lines
 
 
 def test_while_ec2_does_not_answer_the_notice_of_an_end_waits_a_minute_and_then_for_the_sweep(

@@ -209,12 +209,14 @@ def _notice_row(
     )
     if notice.kind not in ENDED_KINDS:
         return row
-    if replaced is not None and replaced.phase not in FINAL_PHASES and (kept := _warning_of(replaced)):
+    kept = _warning_of(replaced) if replaced is not None and replaced.phase not in FINAL_PHASES else ""
+    if replaced is not None and kept in REPLACED_KINDS:
         # What is done about the warning goes on from here if EC2 does not confirm the end.
         return msgspec.structs.replace(
             replaced, kind=row.kind, ended=row.ended, warning=kept, phase="new", events=row.events, due=row.due
         )
-    return _with_warning(row, notices)
+    deadline = replaced.deadline if replaced is not None and kept else 0
+    return _with_warning(msgspec.structs.replace(row, warning=kept, deadline=deadline), notices)
 
 
 def _with_event(events: tuple[str, ...], notice: Notice) -> tuple[str, ...]:
@@ -223,18 +225,19 @@ def _with_event(events: tuple[str, ...], notice: Notice) -> tuple[str, ...]:
 
 def _warning_of(row: NoticeRow) -> str:
     """The kind of what EC2 announced before the instance ends, "" = nothing."""
-    return row.kind if row.kind in REPLACED_KINDS else row.warning
+    return row.warning if row.kind in ENDED_KINDS else row.kind
 
 
 def _with_warning(row: NoticeRow, notices: Iterable[Notice]) -> NoticeRow:
-    """The row of an instance's end with the first warning of these that is not in it yet.
+    """The row of an instance's end with the severest warning of these that is not in it yet.
 
     A state change may be wrong or long past, and then the warning counts; and the offering was interrupted in any case.
     """
     for notice in notices:
-        if notice.kind in REPLACED_KINDS and notice.deadline and notice.event not in row.events:
+        is_known = notice.kind in ENDED_KINDS or notice.event in row.events
+        if not is_known and (not row.warning or _SEVERITY[notice.kind] > _SEVERITY[NoticeKind(row.warning)]):
             events = _with_event(row.events[:-1], notice) + row.events[-1:]
-            deadline = epoch_ms(notice.deadline)
+            deadline = epoch_ms(notice.deadline) if notice.deadline else 0
             return msgspec.structs.replace(row, warning=notice.kind, deadline=deadline, events=events[-EVENTS_KEPT:])
     return row
 
@@ -258,7 +261,7 @@ def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], no
         if _is_news(notice, existing):
             state.save(_notice_row(target, notice, notices, now, existing))
             return notice
-    if existing.kind in ENDED_KINDS and existing.phase == "new" and not existing.warning:
+    if existing.kind in ENDED_KINDS and existing.phase == "new":
         warned = _with_warning(existing, notices)
         if warned != existing:
             state.save(warned)

@@ -42,11 +42,26 @@ COMMIT_ATTEMPTS: Final = 5
 NAMES_SHOWN: Final = 5
 
 
+class AnnouncedOffering(msgspec.Struct, frozen=True):
+    """What the instance of a notice was launched as; "" = not known."""
+
+    notice: NoticeRow
+    capacity_type: str
+    instance_type: str
+    zone: str
+    reservation: str = ""
+
+
 class Interrupted(msgspec.Struct, frozen=True):
     """A notice of a NodeClaim that is to be replaced."""
 
     notice: NoticeRow
     claim: NodeClaim
+
+    @property
+    def offering(self) -> AnnouncedOffering:
+        keys = (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE, labels.RESERVATION_ID)
+        return AnnouncedOffering(self.notice, *(self.claim.metadata.labels.get(key, "") for key in keys))
 
     def command(self, cluster: str) -> str:
         return derived_id(cluster, "interrupt", self.notice.instance_id, str(self.notice.attempt))
@@ -167,7 +182,7 @@ def taken_at(row: NoticeRow, now: datetime) -> datetime:
     return datetime.fromtimestamp(row.deadline / 1000, now.tzinfo)
 
 
-def mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
+def mark_offerings(ports: LifecyclePorts, announced: Iterable[AnnouncedOffering]) -> None:
     """The interrupted offerings are unavailable for all clusters of the account, from the time of the notice; those
     that EC2 recommends to leave count dearer.
 
@@ -176,16 +191,15 @@ def mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
     pools: dict[tuple[str, str], int] = {}
     left: dict[tuple[str, str], int] = {}
     reservations: dict[str, int] = {}
-    for node in nodes:
-        claim_labels, at = node.claim.metadata.labels, node.notice.created
-        kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
-        announced = node.notice.warning or node.notice.kind
-        if announced == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
-            pools[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
-        elif announced == NoticeKind.REBALANCE_RECOMMENDATION and kind == labels.SPOT:
-            left[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
-        elif announced == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
-            reservations[reservation] = at
+    for offering in announced:
+        is_spot, at = offering.capacity_type == labels.SPOT, offering.notice.created
+        kind = offering.notice.warning or offering.notice.kind
+        if kind == NoticeKind.SPOT_INTERRUPTED and is_spot:
+            pools[offering.instance_type, offering.zone] = at
+        elif offering.notice.kind == NoticeKind.REBALANCE_RECOMMENDATION and is_spot:
+            left[offering.instance_type, offering.zone] = at
+        elif kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and offering.reservation:
+            reservations[offering.reservation] = at
     records: list[Callable[[], None]] = [
         *(partial(record_interruption, ports.state, *pool, now_ms=at) for pool, at in pools.items()),
         *(partial(record_rebalance, ports.state, *pool, now_ms=at) for pool, at in left.items()),

@@ -18,7 +18,12 @@ from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.lifecycle.actions import delete_claim, log, nodes_of, ring_lifecycle, ring_next_tick
-from spotwright.workflows.lifecycle.interruption_decisions import Interrupted, mark_offerings, taken_at
+from spotwright.workflows.lifecycle.interruption_decisions import (
+    AnnouncedOffering,
+    Interrupted,
+    mark_offerings,
+    taken_at,
+)
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import NoticeRow
 
@@ -42,7 +47,7 @@ def delete_announced(
     """
     if row.kind in REPLACED_KINDS:
         claim = bound_termination(ports, row, claim, now, as_read=as_read)
-    remember_offerings(ports, [Interrupted(row, claim)])
+    remember_offerings(ports, [Interrupted(row, claim).offering])
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"), as_read=as_read)
     if row.kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is not None:
         ring_next_tick(ports, claim.name, TERMINATION_TICKS + 1)
@@ -73,12 +78,12 @@ def bound_termination(
     return claim
 
 
-def remember_offerings(ports: LifecyclePorts, nodes: Sequence[Interrupted]) -> None:
+def remember_offerings(ports: LifecyclePorts, announced: Sequence[AnnouncedOffering]) -> None:
     """What the account remembers of its offerings keeps no replacement waiting, and no drain."""
     try:
-        mark_offerings(ports, nodes)
+        mark_offerings(ports, announced)
     except ApiError as failure:
-        names = ", ".join(sorted(node.claim.name for node in nodes))
+        names = ", ".join(sorted(offering.notice.instance_id for offering in announced))
         log_line(log, log_lines.STEP_FAILED, kind="offering", object=names, code=failure.code, error=str(failure))
 
 

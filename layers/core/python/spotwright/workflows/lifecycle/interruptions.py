@@ -250,7 +250,8 @@ def _step(
     with _trying_again(ports, () if is_seen_again else (row.instance_id,), row.instance_id):
         claim = claim_of(ports, claims)
         if claim is None:
-            end_unclaimed(ports, row, bool(claims) or row.instance_id in facts.unassigned, now)
+            may_come = bool(claims) or row.instance_id in facts.unassigned
+            end_unclaimed(ports, row, facts.instances.get(row.instance_id), may_come, now)
         elif row.phase in (RECOMMENDED, SCHEDULED):
             end_waiting(ports, row, claim, facts, now)
         elif row.phase != "new":
@@ -278,7 +279,7 @@ def _replace(
 ) -> ApiError | None:
     """Commit a decision for the pods of these nodes and ring for its launches; why it failed, if it did."""
     try:
-        remember_offerings(ports, nodes)
+        remember_offerings(ports, [node.offering for node in nodes])
         decide_replacements(ports, nodes, now, seconds_left)
         if not _act(ports, now, seconds_left):
             # An invocation that ended here may have left launches that nobody has begun.

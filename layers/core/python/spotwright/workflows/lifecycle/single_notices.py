@@ -17,8 +17,13 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, ring_notices
 from spotwright.workflows.lifecycle.commands import EARLY_MS
-from spotwright.workflows.lifecycle.interruption_decisions import Interrupted, mark_offerings, taken_at
-from spotwright.workflows.lifecycle.interruption_facts import RUNNING, Facts, asks_ec2, is_last_hour
+from spotwright.workflows.lifecycle.interruption_decisions import (
+    AnnouncedOffering,
+    Interrupted,
+    mark_offerings,
+    taken_at,
+)
+from spotwright.workflows.lifecycle.interruption_facts import RUNNING, Answer, Facts, asks_ec2, is_last_hour
 from spotwright.workflows.lifecycle.interruption_writes import (
     EVENTS,
     delete_announced,
@@ -43,11 +48,18 @@ RECOMMENDATION_MS: Final = 2 * 60 * 60 * 1000
 LOOK_SECONDS: Final = 2
 
 
-def end_unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
-    """No claim has the instance: it is not Spotwright's, or it is being assigned, or its node registered, right now."""
+def end_unclaimed(ports: LifecyclePorts, row: NoticeRow, found: Answer, may_come: bool, now: datetime) -> None:
+    """No claim has the instance: it is not Spotwright's, or it is being assigned, or its node registered, right now, or
+    its claim has gone. Then its offering was interrupted all the same. ``found``: what EC2 says of the instance.
+    """
     if row.phase == "new" and may_come and _is_young(row, now, UNCLAIMED_MS):
         _look_again(ports, row)
         return
+    if row.phase == "new" and isinstance(found, Instance) and found.may_be_of(ports.cluster.name):
+        offering = AnnouncedOffering(
+            row, found.capacity_type, found.instance_type, found.zone, reservation=found.reservation_id
+        )
+        remember_offerings(ports, [offering])
     save_notice(ports, row, phase="done", due=0)
 
 
@@ -69,11 +81,11 @@ def start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts,
         # Most likely the finalizer terminated the instance: no event is needed, and it waits until that has ended.
         if row.ended or not claim.is_condition_true("InstanceTerminating"):
             ring_lifecycle(ports, "claim", [claim.name])
-        if row.warning and kind == NoticeKind.INSTANCE_STOPPED:
+        if row.warning in REPLACED_KINDS and kind == NoticeKind.INSTANCE_STOPPED:
             # It may be running again, and then its drain has the time that EC2 announced.
             _go_by_warning(ports, row)
             return None
-        remember_offerings(ports, [Interrupted(row, claim)] if row.warning else [])
+        remember_offerings(ports, [Interrupted(row, claim).offering] if row.warning else [])
         save_notice(ports, row, claim=claim.name, phase="done", due=0)
         return None
     if asks_ec2(row, claim, now) and not _is_confirmed(ports, row, claim, facts, now):
@@ -117,26 +129,27 @@ def _is_confirmed(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts
 def _patience_ms(row: NoticeRow, found: Instance | ApiError) -> int:
     """How old the notice gets before it ends, unless EC2 says something else of its instance."""
     if isinstance(found, ApiError):
-        return 0 if row.warning else UNCLAIMED_MS
-    return 0 if row.warning or row.kind in REPLACED_KINDS else STATE_SHOWN_MS
+        return 0 if row.warning in REPLACED_KINDS else UNCLAIMED_MS
+    return 0 if row.warning in REPLACED_KINDS or row.kind in REPLACED_KINDS else STATE_SHOWN_MS
 
 
 def _end(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, why: str) -> None:
     """Nothing is removed, and the node takes pods again, unless there was a warning as well."""
+    if row.warning:
+        _go_by_warning(ports, row)
+    else:
+        # What is scheduled anew, for whatever time, is another notice.
+        save_notice(ports, row, deadline=0, phase="done", due=0)
+        ring_lifecycle(ports, "claim", [claim.name])
+    # Of two workers the one that saved the row says so.
     log_line(
         log, log_lines.NOTICE_NOT_CONFIRMED,
         kind=row.kind, instance=row.instance_id, nodeclaim=claim.name, details=why,
     )  # fmt: skip
-    if row.warning:
-        _go_by_warning(ports, row)
-        return
-    # What is scheduled anew, for whatever time, is another notice.
-    save_notice(ports, row, deadline=0, phase="done", due=0)
-    ring_lifecycle(ports, "claim", [claim.name])
 
 
 def _go_by_warning(ports: LifecyclePorts, row: NoticeRow) -> None:
-    """EC2 takes the instance when it announced it, for all that is known: its replacement begins, or goes on."""
+    """What EC2 announced before holds, for all that is known: its replacement begins, or goes on."""
     phase = "replacing" if row.command else "new"
     save_notice(ports, row, kind=row.warning, warning="", ended=False, phase=phase)
     ring_notices(ports, [row.instance_id])
@@ -144,7 +157,7 @@ def _go_by_warning(ports: LifecyclePorts, row: NoticeRow) -> None:
 
 def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     """Leave a recommendation to ``disrupt``, which replaces the node if the NodePool's policy says so."""
-    mark_offerings(ports, [Interrupted(row, claim)])
+    mark_offerings(ports, [Interrupted(row, claim).offering])
     record_event_of_claim(ports, claim, EVENTS[NoticeKind.REBALANCE_RECOMMENDATION](), now)
     save_notice(
         ports, row, claim=claim.name, phase=RECOMMENDED, due=min(row.created, epoch_ms(now)) + RECOMMENDATION_MS
@@ -195,6 +208,7 @@ def _is_still_scheduled(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim,
     if is_last_hour(moved, now):
         return True
     not_before = taken_at(moved, now).isoformat()
-    log_line(log, log_lines.EVENT_POSTPONED, instance=row.instance_id, nodeclaim=claim.name, not_before=not_before)
     _schedule(ports, row, claim, moved.deadline)
+    # Of two workers the one that saved the row says so.
+    log_line(log, log_lines.EVENT_POSTPONED, instance=row.instance_id, nodeclaim=claim.name, not_before=not_before)
     return False

@@ -116,7 +116,8 @@ class NoticeRow(msgspec.Struct, frozen=True):
     ``attempt``: how many replacements failed before. ``ended``: the instance has stopped or terminated; before, it was
     about to. ``events``: ids of EventBridge's events that became this row, the newest last, after some of those that
     it replaced; none of them is acted on again. ``warning``: of an instance's end, the kind of what EC2 had announced
-    with the row's ``deadline``, "" = nothing; ``command`` and ``attempt`` say what was done about it by then.
+    with the row's ``deadline``, "" = nothing: a spot interruption, a recommendation …; ``command`` and ``attempt`` say
+    what was done about it by then.
     """
 
     instance_id: str
