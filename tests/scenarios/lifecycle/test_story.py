@@ -1,6 +1,7 @@
 """What `kubectl describe nodeclaim` tells of a life: in order, without repeats, and why it ended."""
 
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -208,6 +209,19 @@ def test_a_replacement_whose_launch_is_cut_off_says_what_it_is_for(lived: World,
     lived.effects.crash_at(port, action)
     with pytest.raises(Crash):
         lived.run(10)
+    new = run_until_replaced(lived, old)
+    assert Counter(reasons(lived, new.name))["DisruptionLaunching"] == 1
+
+
+@pytest.mark.parametrize("changes", range(1, 40))
+def test_wherever_an_invocation_ends_a_replacement_says_once_what_it_is_for(lived: World, changes: int) -> None:
+    """Also between the last write of its launch and what is told."""
+    (old,) = lived.claims()
+    lived.interrupt_spot(old.provider_id.rpartition("/")[2])
+    lived.effects.crash_after(changes)
+    with suppress(Crash):
+        lived.run(10)
+    lived.effects.crash_after(None)
     new = run_until_replaced(lived, old)
     assert Counter(reasons(lived, new.name))["DisruptionLaunching"] == 1
 

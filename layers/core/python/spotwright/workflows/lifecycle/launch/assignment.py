@@ -49,18 +49,16 @@ BOOT_TIME: Final = timedelta(seconds=10)
 SETTLING_MS: Final = 60_000
 
 
-def complete_launch(
-    ports: LifecyclePorts, row: LaunchRow, now: datetime, *, created: Mapping[str, NodeClaim]
-) -> LaunchRow | None:
-    """Write instances to their claims and delete claims without one; then only surplus instances are left to do.
+def complete_launch(ports: LifecyclePorts, row: LaunchRow, now: datetime, *, created: Mapping[str, NodeClaim]) -> bool:
+    """Write instances to their claims and delete claims without one; then only surplus instances are left to do. False
+    when claims are left for another pass.
 
     ``created``: NodeClaims as they were created a moment ago, by name; the others are read.
     """
     if not write_assignments(ports, row, now, created=created):
-        ring_lifecycle(ports, "launch", [row.id], delay_seconds=1)
-        return None
+        return False
     _delete_unlaunched(ports, row, now)
-    return ports.state.save(msgspec.structs.replace(row, phase="done", due=epoch_ms(now) + SETTLING_MS))
+    return True
 
 
 def write_assignments(

@@ -58,7 +58,8 @@ def _proceed(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
 
 
 def _say_what_for(ports: LifecyclePorts, row: LaunchRow, created: Iterable[NodeClaim], now: datetime) -> None:
-    """Tell NodeClaims that were created for a disruption, after EC2 was asked for their instances.
+    """Tell NodeClaims that were created for a disruption, after EC2 was asked for their instances and before the launch
+    is history, from which nobody goes on.
 
     Those that were created before are told as well: an invocation that ended since told nobody. An Event that was
     recorded is not recorded again.
@@ -108,10 +109,18 @@ def _step(ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeClaim], 
         case "claimed":
             return create_fleet(ports, row, now, created=created)
         case "launched":
-            return assignment.complete_launch(ports, row, now, created=created)
+            return _complete(ports, row, created, now)
     if row.due and row.due <= epoch_ms(now):
         assignment.terminate_surplus(ports, row, now)
     return None
+
+
+def _complete(ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeClaim], now: datetime) -> LaunchRow | None:
+    if not assignment.complete_launch(ports, row, now, created=created):
+        ring_lifecycle(ports, "launch", [row.id], delay_seconds=1)
+        return None
+    _say_what_for(ports, row, created.values(), now)
+    return ports.state.save(msgspec.structs.replace(row, phase="done", due=epoch_ms(now) + assignment.SETTLING_MS))
 
 
 def _create_claims(
