@@ -13,6 +13,7 @@ from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
 from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Toleration
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -238,6 +239,21 @@ def budget(owner: str, allowed: int) -> PodDisruptionBudget:
 )
 def test_how_long_pods_need_to_stop_in_order(pods: tuple[Pod, ...], allowed: int, seconds: int) -> None:
     assert seconds_needed(pods, (budget("a", allowed),), NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        PodDisruptionBudget(ObjectMeta("wrong", "default"), (), read_error="spec.selector: Expected `object`"),
+        PodDisruptionBudget(ObjectMeta("wrong", "default"), (NodeSelectorRequirement("app", "Like", ("a",)),)),
+    ],
+)
+def test_a_budget_that_cannot_be_read_makes_no_drain_begin_earlier(unreadable: PodDisruptionBudget) -> None:
+    """Nobody knows which pods it is about: they count as where budgets cannot be listed at all."""
+    pods = [of("a", "a-1", 30), of("a", "a-2", 60), of("b", "b-1", 40)]
+    assert eviction.select_budgets(pods[0], [unreadable])[0].read_error
+    assert seconds_needed(pods, (unreadable,), NOW) == 60
+    assert seconds_needed(pods, (unreadable, budget("a", 1)), NOW) == 100
 
 
 @generated(

@@ -119,6 +119,7 @@ def seconds_needed(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget], 
 
     Tiers follow one another. Of the pods that a PodDisruptionBudget selects, so many go at a time as it allows now,
     and their successors take REPLACED_SECONDS to be Ready; a budget that allows none is counted as if it allowed one.
+    One that cannot be read is not counted: it would select all pods of its namespace, and their drain begin at once.
     """
     waiting = [pod for pod in pods if eviction.is_waiting_eviction(pod, now)]
     known = tuple(budgets)
@@ -134,7 +135,7 @@ def _tier_seconds(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -
     allowed = {budget.metadata.key: max(1, budget.disruptions_allowed) for budget in budgets}
     for pod in pods:
         together = max(together, pod.termination_grace_period_seconds)
-        for budget in eviction.select_budgets(pod, budgets):
+        for budget in (selecting for selecting in eviction.select_budgets(pod, budgets) if not selecting.read_error):
             rounds.setdefault(budget.metadata.key, []).append(pod.termination_grace_period_seconds)
     return max([together, *(_rounds_seconds(grace, allowed[key]) for key, grace in rounds.items())])
 
