@@ -210,6 +210,19 @@ def test_a_class_that_recovers_rings_for_its_pools_and_pods(world: CatalogWorld)
     assert world.rung() == {PODS, POOLS, DRIFT}
 
 
+def test_a_class_with_very_many_wrong_values_says_so_once(world: CatalogWorld) -> None:
+    """The API server takes messages of 32,768 characters."""
+    world.apply("default", tags={f"kubernetes.io/cluster/{number:064}": "owned" for number in range(600)})
+    world.run()
+    found = world.condition("ValidationSucceeded")
+    assert (found.status, found.reason) == ("False", "TagValidationFailed")
+    assert found.message.startswith("spec.tags: kubernetes.io/cluster/0000")
+    assert (len(found.message), found.message[-3:]) == (32_768, "...")
+    writes = len(world.effects.select("cluster", "set_conditions"))
+    world.run()
+    assert len(world.effects.select("cluster", "set_conditions")) == writes
+
+
 @pytest.mark.parametrize(
     ("fields", "kind", "reason"),
     [

@@ -98,3 +98,19 @@ def test_what_was_decided_is_decided_again(buffered: World) -> None:
     assert replay(key, blobs=buffered.blobs, catalogs=buffered.catalogs).agrees
     why = decode_decision(buffered.blobs.get(key)).message
     assert why.startswith("static NodePools and CapacityBuffers need")
+
+
+def test_a_buffer_with_a_very_long_reason_says_so_once(world: World) -> None:
+    """The API server takes messages of 32,768 characters."""
+    world.settings = ON
+    why = f"spec.podTemplateRef: {'x' * 40_000}"
+    keep(world, template_pod=None, not_ready_reason="PodTemplateNotFound", not_ready_message=why)
+    world.run(130)
+    (buffer,) = world.cluster.capacity_buffers()
+    for kind in ("ReadyForProvisioning", "Provisioning"):
+        found = find_condition(buffer.conditions, kind)
+        assert found is not None
+        assert found.message == f"{why[:32_765]}..."
+    assert len(world.effects.select("cluster", "set_conditions")) == len(
+        {effect.subject for effect in world.effects.select("cluster", "set_conditions")}
+    )

@@ -8,14 +8,12 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.lifecycle.steps import ConditionChange
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, fit_message
 
 READY: Final = "Ready"
 NODECLAIM_CONDITIONS: Final = ("Launched", "Registered", "Initialized")
 NODEPOOL_CONDITIONS: Final = ("ValidationSucceeded", "NodeClassReady")
 NODEOVERLAY_CONDITIONS: Final = ("ValidationSucceeded",)
-# The longest message that the API server takes, as the CRDs say. A NodePool may have thousands of wrong values.
-MESSAGE_LENGTH: Final = 32768
 AWAITING: Final = ("AwaitingReconciliation", "object is awaiting reconciliation")
 
 
@@ -47,10 +45,7 @@ def conditions_to_write(
 def _apply(before: Condition | None, change: ConditionChange, metadata: ObjectMeta, now: datetime) -> Condition:
     is_same_status = before is not None and before.status == change.status
     since = before.last_transition_time if before is not None and is_same_status else now
-    message = change.message
-    if len(message) > MESSAGE_LENGTH:
-        message = f"{message[: MESSAGE_LENGTH - 3]}..."
-    return Condition(change.type, change.status, change.reason, message, since, metadata.generation)
+    return Condition(change.type, change.status, change.reason, fit_message(change.message), since, metadata.generation)
 
 
 def _ready_condition(metadata: ObjectMeta, after: dict[str, Condition], dependents: tuple[str, ...]) -> ConditionChange:

@@ -24,7 +24,7 @@ from spotwright.model.karpenter.nodeclass import (
     SecurityGroup,
     Subnet,
 )
-from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.meta import Condition, find_condition, fit_message
 
 AMIS_READY: Final = "AMIsReady"
 SUBNETS_READY: Final = "SubnetsReady"
@@ -246,12 +246,13 @@ def _condition(nodeclass: EC2NodeClass, kind: str, outcome: object) -> Condition
         case Condition():
             return outcome
         case Refusal(reason, message):
-            return Condition(kind, "False", reason, message, observed_generation=generation)
+            return Condition(kind, "False", reason, fit_message(message), observed_generation=generation)
         case Unanswered(message):
             before = find_condition(nodeclass.conditions, kind)
             if before and before.status == "True" and before.observed_generation == generation:
                 return before
-            return Condition(kind, "Unknown", AWAITING_RECONCILIATION, message, observed_generation=generation)
+            unknown, why = AWAITING_RECONCILIATION, fit_message(message)
+            return Condition(kind, "Unknown", unknown, why, observed_generation=generation)
     return Condition(kind, "True", kind, "", observed_generation=generation)
 
 

@@ -15,6 +15,11 @@ EARLIEST_TIME: Final = datetime(1678, 1, 1, tzinfo=UTC)
 LATEST_TIME: Final = datetime(2262, 1, 1, tzinfo=UTC)
 
 
+# The longest message of a condition that the API server takes, as the CRDs say. An object may have thousands of wrong
+# values.
+MESSAGE_LENGTH: Final = 32768
+
+
 class ObjectMeta(msgspec.Struct, frozen=True):
     """Metadata of an object. Times are aware UTC; ``deletion_timestamp`` None = not being deleted."""
 
@@ -71,6 +76,11 @@ def parse_time(text: str) -> datetime | None:
         return at.astimezone(UTC) if at.tzinfo and EARLIEST_TIME <= at <= LATEST_TIME else None
     except (OverflowError, ValueError):
         return None
+
+
+def fit_message(message: str) -> str:
+    """The message of a condition, cut where it is too long for the API server."""
+    return message if len(message) <= MESSAGE_LENGTH else f"{message[: MESSAGE_LENGTH - 3]}..."
 
 
 def find_condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:

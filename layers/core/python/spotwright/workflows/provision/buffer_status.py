@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from spotwright.errors import ApiError
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
-from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.meta import Condition, find_condition, fit_message
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling import capacity_buffers
 from spotwright.scheduling.plan import BufferProvisioning, Plan
@@ -46,13 +46,14 @@ def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferProvisio
 def _conditions(buffer: CapacityBuffer, verdict: BufferProvisioning) -> Iterator[Condition]:
     generation = buffer.metadata.generation
     ready = (
-        ("False", buffer.not_ready_reason, buffer.not_ready_message)
+        ("False", buffer.not_ready_reason, fit_message(buffer.not_ready_message))
         if buffer.not_ready_reason
         else ("True", "Resolved", "")
     )
     yield Condition("ReadyForProvisioning", *ready, observed_generation=generation)
     fits = "True" if verdict.reason == capacity_buffers.FITS_EXISTING_CAPACITY else "False"
-    yield Condition("Provisioning", fits, verdict.reason, verdict.message, observed_generation=generation)
+    message = fit_message(verdict.message)
+    yield Condition("Provisioning", fits, verdict.reason, message, observed_generation=generation)
 
 
 def _differs(buffer: CapacityBuffer, condition_now: Condition) -> bool:
