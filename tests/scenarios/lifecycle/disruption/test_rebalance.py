@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from spotwright.aws.instance_types import interruption_history
-from spotwright.disruption import rebalance
+from spotwright.disruption import breaker, rebalance
+from spotwright.disruption.breaker import Batch
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
@@ -22,7 +23,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather_live
-from spotwright.workflows.ports.rows import RECOMMENDED
+from spotwright.workflows.ports.rows import RECOMMENDED, epoch_ms
 from tests.scenarios.lifecycle.conftest import fresh_world
 from tests.scenarios.lifecycle.disruption.interrupted_nodes import deliver
 
@@ -209,6 +210,19 @@ def test_a_storm_churns_no_fleet(nodes: int) -> None:
     gone = before - {claim.name for claim in world.claims()}
     assert len(gone) == rebalance.nodes_per_hour(nodes) == 2
     assert any("within the last hour" in message for message in messages(world, "DisruptionBlocked"))
+
+
+@pytest.mark.parametrize(("left", "why"), [(0, "the breaker admits no more nodes"), (1, "the breaker"), (2, "so many")])
+def test_a_node_that_waits_says_which_limit_keeps_it(left: int, why: str) -> None:
+    """Two nodes may go within an hour."""
+    world = running(4)
+    recent = Batch("others", epoch_ms(world.clock.now()), breaker.MIN_NODES - left, 4)
+    world.state.save_breaker(msgspec.structs.replace(world.state.breaker(), batches=(recent,)))
+    recommend(world, *world.claims())
+    world.run(20)
+    limits = [told for told in messages(world, "DisruptionBlocked") if told.startswith(("so many", "the breaker"))]
+    assert limits
+    assert all(told.startswith(why) for told in limits), limits
 
 
 def test_an_interruption_that_follows_is_not_held_up() -> None:

@@ -15,6 +15,8 @@ MAX_DOUBLINGS: Final = 4
 RECOVERY_MS: Final = 60 * 60 * 1000
 # So many nodes may always go: a small cluster is often emptied as a whole.
 MIN_NODES: Final = 20
+# Why a node waits that could go otherwise.
+NOT_ADMITTED: Final = "the breaker admits no more nodes now (setting BREAKER_PERCENT)"
 
 
 class Batch(msgspec.Struct, frozen=True):

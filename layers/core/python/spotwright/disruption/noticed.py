@@ -40,6 +40,11 @@ def within_all_budgets(
     return allowed, waiting
 
 
+def within_limit(candidates: Sequence[Candidate], limit: int, why: str) -> tuple[list[Candidate], list[Blocked]]:
+    """The first candidates up to a limit, and the others, which wait for it. ``why``: what the limit is."""
+    return list(candidates[:limit]), [Blocked(candidate.name, why) for candidate in candidates[limit:]]
+
+
 def close_nodes(snapshot: Snapshot, instances: Collection[str]) -> Snapshot:
     """Nodes of which EC2 announced something take no pods of others."""
     nodes = tuple(

@@ -15,9 +15,10 @@ from spotwright.aws.instance_types import interruption_history
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import REBALANCED
 from spotwright.disruption import cheaper_nodes, simulation
+from spotwright.disruption.breaker import NOT_ADMITTED
 from spotwright.disruption.candidates import Blocked, Candidate, build_candidates, marked_candidates
 from spotwright.disruption.cheaper_nodes import Option, SpotPool
-from spotwright.disruption.noticed import Noticed, as_blocked, close_nodes, within_all_budgets
+from spotwright.disruption.noticed import Noticed, as_blocked, close_nodes, within_all_budgets, within_limit
 from spotwright.disruption.prices import Prices
 from spotwright.disruption.simulation import Group, Simulation
 from spotwright.model import labels
@@ -37,6 +38,10 @@ LEAST_NODES: Final = 2
 WINDOW_MS: Final = 60 * 60 * 1000
 # Others take the places of nodes for which nothing better is found in so many trials of an evaluation.
 MAXIMUM_TRIALS: Final = 6
+_TOO_MANY: Final = (
+    "so many nodes were replaced for rebalance recommendations within the last hour that it has to wait"
+    f" ({SHARE_PERCENT} % of the nodes, {LEAST_NODES} at least)"
+)
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -74,9 +79,11 @@ def replace_recommended(
     *,
     locked: frozenset[str],
     maximum: int,
+    admitted: int,
 ) -> Noticed:
     """Which of the nodes with these instances go now, ``maximum`` at most, and where their pods go.
 
+    ``maximum``: how many nodes are left to the hour; ``admitted``: to the breaker.
     ``plan``: where pending pods go, without new nodes.
     """
     prices = Prices(snapshot, catalog)
@@ -86,7 +93,7 @@ def replace_recommended(
     built, blocked = build_candidates(snapshot, plan, recommended, prices.catalog)
     refusals = {candidate.name: refusal for candidate in built if (refusal := _refusal(candidate))}
     settled = close_nodes(simulation.settle(snapshot, plan), instances)
-    left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum)
+    left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum, admitted)
     trials = 0
     while left:
         trial = simulation.simulate(settled, left, catalog)
@@ -99,7 +106,7 @@ def replace_recommended(
         refusals |= why
         if trials < MAXIMUM_TRIALS:
             # Nodes that stay take no part of budgets and rate.
-            left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum)
+            left, waiting = _within_budgets(simulation.without(built, refusals), snapshot, locked, maximum, admitted)
         else:
             left = simulation.without(left, why)
     return Noticed(blocked=(*blocked, *waiting, *as_blocked(refusals)))
@@ -152,16 +159,13 @@ def _refusal(candidate: Candidate) -> str:
 
 
 def _within_budgets(
-    candidates: Sequence[Candidate], snapshot: Snapshot, locked: frozenset[str], maximum: int
+    candidates: Sequence[Candidate], snapshot: Snapshot, locked: frozenset[str], maximum: int, admitted: int
 ) -> tuple[list[Candidate], list[Blocked]]:
-    """The first candidates that budgets and rate allow, and why the others wait."""
+    """The first candidates that budgets, rate and breaker allow, and why the others wait."""
     allowed, waiting = within_all_budgets(candidates, snapshot, locked)
-    waiting += [
-        Blocked(candidate.name, f"so many nodes were replaced for rebalance recommendations within the last hour that"
-        f" it has to wait ({SHARE_PERCENT} % of the nodes, {LEAST_NODES} at least)")
-        for candidate in allowed[maximum:]
-    ]  # fmt: skip
-    return allowed[:maximum], waiting
+    why = NOT_ADMITTED if admitted < maximum else _TOO_MANY
+    allowed, more = within_limit(allowed, min(maximum, admitted), why)
+    return allowed, [*waiting, *more]
 
 
 def _accept(trial: Simulation, snapshot: Snapshot, prices: Prices) -> tuple[list[Replacement], dict[str, str]]:

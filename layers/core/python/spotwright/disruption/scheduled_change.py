@@ -9,8 +9,9 @@ from typing import Final
 
 from spotwright.decisions.decision import SCHEDULED_CHANGE
 from spotwright.disruption import simulation
+from spotwright.disruption.breaker import NOT_ADMITTED
 from spotwright.disruption.candidates import build_candidates, from_another
-from spotwright.disruption.noticed import Noticed, as_blocked, close_nodes, within_all_budgets
+from spotwright.disruption.noticed import Noticed, as_blocked, close_nodes, within_all_budgets, within_limit
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
@@ -32,9 +33,11 @@ def replace_scheduled(
     *,
     locked: frozenset[str],
     maximum: int,
+    admitted: int,
 ) -> Noticed:
     """Which of the nodes with these instances go now, ``maximum`` at most, and where their pods go.
 
+    ``admitted``: how many nodes the breaker has left.
     ``plan``: where pending pods go, without new nodes.
     """
     concerned = [claim for claim in snapshot.nodeclaims if _is_concerned(claim, instances, locked)]
@@ -51,8 +54,8 @@ def replace_scheduled(
         if number == MAXIMUM_TRIALS - 1:
             ordered = from_another(ordered, snapshot.now)
         left, waiting = within_all_budgets(ordered, snapshot, locked)
-        left = left[:maximum]
-        stays = (*blocked, *waiting, *as_blocked(refusals))
+        left, more = within_limit(left[:maximum], admitted, NOT_ADMITTED)
+        stays = (*blocked, *waiting, *more, *as_blocked(refusals))
         if not left:
             break
         trial = simulation.simulate(settled, left, catalog)

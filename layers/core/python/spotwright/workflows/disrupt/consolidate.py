@@ -43,7 +43,6 @@ COMMIT_SECONDS: Final = 10
 REASONS_SHOWN: Final = 10
 # NodeClaims and new nodes named in a sentence.
 NAMES_SHOWN: Final = 5
-_NOT_ADMITTED: Final = "the breaker admits no more nodes now (setting BREAKER_PERCENT)"
 
 
 def propose_consolidation(
@@ -122,7 +121,7 @@ def validate_consolidation(
         first = _first(found.moves, chosen, admitted)
         names = {candidate.name for candidate in first}
         going = (name for move in found.moves for name in move.candidates)
-        kept += [Blocked(name, _NOT_ADMITTED) for name in going if name not in names]
+        kept += [Blocked(name, breaker.NOT_ADMITTED) for name in going if name not in names]
         found = consolidation.judge(snapshot, plan, catalog, first, has_time=lambda: _has_time(seconds_left))
         kept += found.refused
     reasons = {stays.claim: stays.reason for stays in kept}

@@ -69,7 +69,8 @@ def _find_scheduled(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, locke
         ports.catalogs.read(snapshot.catalog_key),
         _instances(ports, SCHEDULED),
         locked=locked,
-        maximum=min(MAXIMUM_SCHEDULED, _admitted(ports, snapshot)),
+        maximum=MAXIMUM_SCHEDULED,
+        admitted=_admitted(ports, snapshot),
     )
 
 
@@ -81,7 +82,8 @@ def _find_recommended(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, loc
         ports.catalogs.read(snapshot.catalog_key),
         _instances(ports, RECOMMENDED),
         locked=locked,
-        maximum=min(left, _admitted(ports, snapshot)),
+        maximum=left,
+        admitted=_admitted(ports, snapshot),
     )
 
 
