@@ -7,6 +7,7 @@ from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
 from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
@@ -38,6 +39,29 @@ def test_nodes_count_seconds_after_they_are_ready_and_after_they_are_deleted(wor
         world.cluster.delete("nodeclaims", claim.metadata)
     assert world.run(6, until=lambda: pool(world).node_count == 0)
     assert pool(world).resources["cpu"] == 0
+
+
+def test_of_two_counts_at_once_the_older_does_not_stay(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker lists later and writes first. The number of NodeClaims, which polls compare, is the same."""
+    world.run(1)
+    world.deploy(ONE_EACH, 2)
+    assert world.run(60, until=lambda: pool(world).node_count == 2)
+    world.run(120)
+    usual, bell = world.cluster.nodes, Doorbell(world.cluster.name, "nodepools")
+
+    def nodes() -> tuple[Node, ...]:
+        listed = usual()
+        monkeypatch.setattr(world.cluster, "nodes", usual)
+        world.cluster.update("nodes", listed[0].name, capacity=dict(listed[0].capacity) | {"nvidia.com/gpu": 1})
+        world.forget_changes()
+        lifecycle(world.ports, [bell], now=world.clock.now())
+        assert pool(world).resources["nvidia.com/gpu"] == 1
+        return listed
+
+    monkeypatch.setattr(world.cluster, "nodes", nodes)
+    lifecycle(world.ports, [bell], now=world.clock.now())
+    assert "nvidia.com/gpu" not in pool(world).resources
+    assert world.run(5, until=lambda: "nvidia.com/gpu" in pool(world).resources)
 
 
 def test_a_resource_of_which_no_node_is_left_is_not_shown_any_more(world: World) -> None:

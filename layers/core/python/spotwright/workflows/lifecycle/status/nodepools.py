@@ -53,15 +53,16 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
         if True in changed:
             ring_lifecycle(ports, "drift", [""])
         if True in counted:
-            _pause(ports, len(claims), now)
+            _count_again(ports, len(claims), now)
 
 
-def _pause(ports: LifecyclePorts, claims: int, now: datetime) -> None:
-    """In a large cluster, whose claims and nodes are long to list, claims that move wait longer for the next time."""
+def _count_again(ports: LifecyclePorts, claims: int, now: datetime) -> None:
+    """Count once more, after what was just written: another worker that listed later may have written before.
+
+    In a large cluster, whose claims and nodes are long to list, claims that move wait longer for the next time.
+    """
     # A longer one would look like the note of a clock that is wrong.
-    pause_ms, moment = min(claims * PAUSE_MS_PER_CLAIM, WRONG_CLOCK_MS), epoch_ms(now)
-    if pause_ms <= STATUS_SECONDS * 1000:
-        return
+    pause_ms, moment = max(STATUS_SECONDS * 1000, min(claims * PAUSE_MS_PER_CLAIM, WRONG_CLOCK_MS)), epoch_ms(now)
     if not ports.state.throttle("nodepools", now=moment, until=moment + pause_ms):
         ring_lifecycle(ports, "nodepools", [""], delay_seconds=-(-pause_ms // 1000))
 
