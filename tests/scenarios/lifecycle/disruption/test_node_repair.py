@@ -232,12 +232,15 @@ def test_a_sick_node_of_a_single_claim_is_replaced_after_two_looks(repaired: Wor
 
 
 @pytest.mark.parametrize("name", ["aa-twin", "zz-twin"])
-def test_of_two_claims_of_a_sick_node_neither_goes(repaired: World, name: str) -> None:
-    """ADR 23."""
+@pytest.mark.parametrize("owned", [True, False])
+def test_of_two_claims_of_a_sick_node_neither_goes(repaired: World, name: str, *, owned: bool) -> None:
+    """ADR 23. ``owned``: the Node names the claim that it was registered with."""
     sick = repaired.claims()[0]
     metadata = msgspec.structs.replace(sick.metadata, name=name, uid="", resource_version="")
     repaired.cluster.put("nodeclaims", msgspec.structs.replace(sick, metadata=metadata))
-    without_owner(repaired, sick_for_long(repaired, sick))
+    node = sick_for_long(repaired, sick)
+    if not owned:
+        without_owner(repaired, node)
     looked_at_twice(repaired)
     assert not deleted(repaired, repaired.claims())
 

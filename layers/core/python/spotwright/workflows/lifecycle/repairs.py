@@ -30,6 +30,7 @@ from spotwright.workflows.lifecycle.actions import (
     for_each,
     log,
     log_claim,
+    other_claims,
     request_planning,
     ring_lifecycle,
     ring_notices,
@@ -197,12 +198,13 @@ def _current_condition(repair: NodeRepair, node: Node) -> UnhealthyCondition | N
 def _claim_of(ports: LifecyclePorts, node: Node) -> NodeClaim | None:
     """The NodeClaim that the Node belongs to, if it is only one, and the one that says so too.
 
-    A Node may state the provider id of another one's instance; NodeClaims that share an instance are left alone.
+    A Node may state the provider id of another one's instance; NodeClaims that share an instance are left alone. Of a
+    registered Node only the owner was looked for.
     """
     claims = claims_of_node(ports, node)
     if len(claims) != 1 or not claims[0].is_managed or claims[0].node_name != node.name:
         return None
-    return claims[0]
+    return claims[0] if not other_claims(ports, claims[0]) else None
 
 
 def _repair(ports: LifecyclePorts, node: Node, claim: NodeClaim, condition: UnhealthyCondition, now: datetime) -> None:
