@@ -10,6 +10,7 @@ from spotwright.lifecycle import registration_health
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
@@ -201,6 +202,9 @@ def test_a_claim_is_not_given_up_though_its_instance_was_never_noted(world: Worl
     launched = {instance.id for instance in world.ec2.live_instances()}
     _ring_for(world, claims)
     assert all(claim.is_condition_true("Launched") for claim in world.claims())
+    (row,) = world.state.launches()
+    noted = {claim.name: instance_id(claim.provider_id) for claim in world.claims()}
+    assert row.instances == noted, "another worker goes by it"
     assert world.run(120, until=lambda: len(world.running_pods()) == 3)
     world.run(180)
     assert {claim.name for claim in world.claims()} == {claim.name for claim in claims}
