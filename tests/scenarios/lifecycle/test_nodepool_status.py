@@ -218,6 +218,7 @@ def test_where_nobody_rings_the_poll_counts(world: World) -> None:
     world.deploy(ONE_EACH, 1)
     assert world.run(130, until=lambda: pool(world).node_count == 1)
     assert len(world.running_pods()) == 1
+    assert not world.failures, "no count failed for want of the next one"
 
 
 def test_a_pool_of_a_class_of_another_kind_is_left_alone_and_not_rung_for(world: World) -> None:

@@ -138,13 +138,13 @@ def _request_evaluation(
     _ring_once(ports, throttle, at_most_every_seconds, ring, now)
 
 
-def request_pool_status(ports: LifecyclePorts, *, now: datetime) -> None:
-    """Bring the status of the NodePools up to date soon, in which claims count: once for all claims that move now.
+def request_pool_status(ports: LifecyclePorts, *, now: datetime, seconds: int = STATUS_SECONDS) -> None:
+    """Bring the status of the NodePools up to date in so many seconds: once for all claims that move until then.
 
     Where the state table does not answer, or the doorbell is lost, the next poll finds that the counts differ.
     """
-    ring = partial(ring_lifecycle, ports, "nodepools", [""], delay_seconds=STATUS_SECONDS)
-    _ring_once(ports, "nodepools", STATUS_SECONDS, ring, now)
+    ring = partial(ring_lifecycle, ports, "nodepools", [""], delay_seconds=seconds)
+    _ring_once(ports, "nodepools", seconds, ring, now)
 
 
 def _ring_once(ports: LifecyclePorts, throttle: str, seconds: int, ring: Callable[[], None], now: datetime) -> None:

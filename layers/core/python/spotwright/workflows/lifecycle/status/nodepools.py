@@ -15,10 +15,16 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import STATUS_SECONDS, for_each, log, record_events, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import (
+    STATUS_SECONDS,
+    for_each,
+    log,
+    record_events,
+    request_pool_status,
+    ring_lifecycle,
+)
 from spotwright.workflows.lifecycle.status import node_capacities, registration_health
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import epoch_ms
 from spotwright.workflows.ports.state import WRONG_CLOCK_MS
 
 # Listing the claims of a large cluster, and its nodes where many are new, takes about a tenth of this.
@@ -62,9 +68,8 @@ def _count_again(ports: LifecyclePorts, claims: int, now: datetime) -> None:
     In a large cluster, whose claims and nodes are long to list, claims that move wait longer for the next time.
     """
     # A longer one would look like the note of a clock that is wrong.
-    pause_ms, moment = max(STATUS_SECONDS * 1000, min(claims * PAUSE_MS_PER_CLAIM, WRONG_CLOCK_MS)), epoch_ms(now)
-    if not ports.state.throttle("nodepools", now=moment, until=moment + pause_ms):
-        ring_lifecycle(ports, "nodepools", [""], delay_seconds=-(-pause_ms // 1000))
+    seconds = min(claims * PAUSE_MS_PER_CLAIM, WRONG_CLOCK_MS) // 1000
+    request_pool_status(ports, now=now, seconds=max(STATUS_SECONDS, seconds))
 
 
 def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int]) -> bool:
