@@ -46,7 +46,8 @@ def test_of_two_counts_at_once_the_older_does_not_stay(world: World, monkeypatch
     world.run(1)
     world.deploy(ONE_EACH, 2)
     assert world.run(60, until=lambda: pool(world).node_count == 2)
-    world.run(120)
+    world.run(20)
+    monkeypatch.setattr(node_capacities, "READ_BY_NAME", 1)
     usual, bell = world.cluster.nodes, Doorbell(world.cluster.name, "nodepools")
 
     def nodes() -> tuple[Node, ...]:
