@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError
 from prometheus_client import CollectorRegistry, Metric
 
 from forwarder.batching import BatchWindow
+from forwarder.epoch import Epoch
 from forwarder.kinds import WATCHED_KINDS, WatchedKind
 from forwarder.loop import Loop, Update
 from forwarder.metrics import ClusterCollector, families, state_figures
@@ -108,7 +109,7 @@ def _run(forwarder_settings: ForwarderSettings, connection: Connection, stopping
 
 
 def _loop(forwarder_settings: ForwarderSettings, updates: SimpleQueue[Update], scalables: ScalableWatchers) -> Loop:
-    cluster, epoch = forwarder_settings.cluster, int(time.time() * 1000)
+    cluster, epoch = forwarder_settings.cluster, Epoch(int(time.time() * 1000))
     sender = DoorbellSender(clients.client("sqs"), cluster=cluster, urls=forwarder_settings.queues)
     dynamodb, cache = clients.client("dynamodb"), ObjectCache()
     table = Table(dynamodb, forwarder_settings.table)
@@ -118,10 +119,17 @@ def _loop(forwarder_settings: ForwarderSettings, updates: SimpleQueue[Update], s
         jobs = StateJobs(writer, cluster=cluster, epoch=epoch, report=updates.put)
 
     def beat(leaving: bool, sequence: int) -> None:
-        now = 0.0 if leaving else time.time()
-        write_heartbeat(dynamodb, table=table.name, cluster=cluster, now=now, epoch=epoch, sequence=sequence)
+        write_heartbeat(
+            dynamodb,
+            table=table.name,
+            cluster=cluster,
+            now=time.time(),
+            epoch=epoch,
+            sequence=sequence,
+            leaving=leaving,
+        )
 
-    shipping = StateShipping(cache, jobs, cluster=cluster, epoch=epoch, wall=lambda: datetime.now(UTC))
+    shipping = StateShipping(cache, jobs, cluster=cluster, epoch=epoch.number, wall=lambda: datetime.now(UTC))
     return Loop(
         updates=updates,
         cache=cache,

@@ -4,14 +4,15 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forwarder.doorbells import QueuedDoorbell, pods_first
+from forwarder.epoch import SILENT_SECONDS, Epoch
 from spotwright.adapters.aws.cluster_states import forwarder_partition
+from spotwright.adapters.aws.dynamodb.items import number_attribute
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError, Conflict
 from spotwright.telemetry import log_lines
@@ -27,9 +28,6 @@ ATTEMPTS = 3
 FIRST_PAUSE_SECONDS = 0.2
 # DynamoDB deletes the heartbeat of a forwarder that is gone after a day.
 HEARTBEAT_EXPIRES_SECONDS = 24 * 3600
-# A forwarder that has written no heartbeat for this long counts as gone (planning.heartbeat), and so does one whose
-# heartbeat is as far in the future.
-SILENT_SECONDS = 25
 # Of two forwarders the younger one ships the cluster state: a heartbeat of the other would hide that it is the newest.
 _YOUNGEST = "attribute_not_exists(epoch) OR epoch <= :epoch OR NOT (#at BETWEEN :earliest AND :latest)"
 
@@ -94,33 +92,48 @@ class DoorbellSender:
 
 
 def write_heartbeat(
-    dynamodb: "DynamoDBClient", *, table: str, cluster: str, now: float, epoch: int, sequence: int
+    dynamodb: "DynamoDBClient",
+    *,
+    table: str,
+    cluster: str,
+    now: float,
+    epoch: Epoch,
+    sequence: int,
+    leaving: bool = False,
 ) -> None:
-    """Write the heartbeat. ``now``: epoch seconds, 0 = the forwarder stops; ``epoch``: of this process.
+    """Write the heartbeat, and note whose place it took. ``now``: epoch seconds; ``leaving``: the forwarder stops.
 
-    ``sequence``: of the newest cluster state of that epoch; 0 = there is none. While a younger forwarder of the cluster
+    ``sequence``: of the newest cluster state of the epoch; 0 = there is none. While a younger forwarder of the cluster
     writes heartbeats, as in a rolling update, those stand.
 
     Raises ApiError.
     """
-    present = time.time()
-    with suppress(Conflict), translate_errors("PutItem heartbeat"):
-        dynamodb.put_item(
-            TableName=table,
-            Item={
-                "pk": {"S": forwarder_partition(cluster)},
-                "sk": {"S": "heartbeat"},
-                "schema": {"N": "1"},
-                "at": {"N": str(int(now * 1000))},
-                "epoch": {"N": str(epoch)},
-                **({"sequence": {"N": str(sequence)}} if sequence else {}),
-                "expires": {"N": str(int(present) + HEARTBEAT_EXPIRES_SECONDS)},
-            },
-            ConditionExpression=_YOUNGEST,
-            ExpressionAttributeNames={"#at": "at"},
-            ExpressionAttributeValues={
-                ":epoch": {"N": str(epoch)},
-                ":earliest": {"N": str(int((present - SILENT_SECONDS) * 1000))},
-                ":latest": {"N": str(int((present + SILENT_SECONDS) * 1000))},
-            },
-        )
+    written = epoch.number, 0 if leaving else int(now * 1000)
+    try:
+        with translate_errors("PutItem heartbeat"):
+            answer = dynamodb.put_item(
+                TableName=table,
+                Item={
+                    "pk": {"S": forwarder_partition(cluster)},
+                    "sk": {"S": "heartbeat"},
+                    "schema": {"N": "1"},
+                    "at": {"N": str(written[1])},
+                    "epoch": {"N": str(written[0])},
+                    **({"sequence": {"N": str(sequence)}} if sequence else {}),
+                    "expires": {"N": str(int(now) + HEARTBEAT_EXPIRES_SECONDS)},
+                },
+                ReturnValues="ALL_OLD",
+                ConditionExpression=_YOUNGEST,
+                ExpressionAttributeNames={"#at": "at"},
+                ExpressionAttributeValues={
+                    ":epoch": {"N": str(written[0])},
+                    ":earliest": {"N": str(int((now - SILENT_SECONDS) * 1000))},
+                    ":latest": {"N": str(int((now + SILENT_SECONDS) * 1000))},
+                },
+            )
+    except Conflict:
+        epoch.heartbeat_refused()
+    else:
+        before = answer.get("Attributes")
+        key = (number_attribute(before, "epoch"), number_attribute(before, "at")) if before else None
+        epoch.heartbeat_written(written, key)

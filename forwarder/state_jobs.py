@@ -6,8 +6,9 @@ from datetime import datetime
 
 import msgspec
 
+from forwarder.epoch import Epoch
 from forwarder.workers import start_worker
-from spotwright.adapters.aws.cluster_states import ClusterStateWriter
+from spotwright.adapters.aws.cluster_states import ClusterStateWriter, LaterHead
 from spotwright.adapters.cluster_state.bodies import encode_changes, encode_full, key_digest
 from spotwright.errors import ApiError
 from spotwright.model.cluster_state import (
@@ -66,7 +67,7 @@ class StateJobs:
         writer: ClusterStateWriter,
         *,
         cluster: str,
-        epoch: int,
+        epoch: Epoch,
         report: Callable[[FullBodyResult | StateResult], None],
     ) -> None:
         self._writer, self._cluster, self._epoch, self._report = writer, cluster, epoch, report
@@ -91,7 +92,7 @@ class StateJobs:
         body = encode_changes(changes) if changes.gone or changes.changed != ClusterObjects() else b""
         head = ClusterStateHead(
             cluster=self._cluster,
-            epoch=self._epoch,
+            epoch=self._epoch.number,
             sequence=state.sequence,
             taken=state.taken,
             kinds=state.kinds,
@@ -100,10 +101,22 @@ class StateJobs:
             full_bytes=state.full.size_bytes,
             changes_bytes=len(body),
         )
-        self._writer.put_head(head)
+        self._put_head(head)
         sizes = {"full_bytes": head.full_bytes, "changes_bytes": head.changes_bytes}
         log_line(logger, log_lines.CLUSTER_STATE_WRITTEN, sequence=head.sequence, **sizes)
         return len(body)
+
+    def _put_head(self, head: ClusterStateHead) -> None:
+        """Store the head; in the place of that of another forwarder, where this one has been alone for a while."""
+        try:
+            self._writer.put_head(head)
+        except LaterHead as other:
+            if other.epoch <= head.epoch or not self._epoch.is_alone():
+                raise
+            next_epoch = other.epoch + 1
+            self._writer.put_head(msgspec.structs.replace(head, epoch=next_epoch), replaces=other)
+            self._epoch.number = next_epoch
+            log_line(logger, log_lines.CLUSTER_STATE_TAKEN_OVER, epoch=next_epoch, before=other.epoch)
 
 
 def _attempt[Result](job: Callable[[], Result]) -> Result | None:

@@ -12,7 +12,8 @@ from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from forwarder.doorbells import PODS, QueuedDoorbell
-from forwarder.sender import ATTEMPTS, SILENT_SECONDS, DoorbellSender, write_heartbeat
+from forwarder.epoch import SILENT_SECONDS, Epoch
+from forwarder.sender import ATTEMPTS, DoorbellSender, write_heartbeat
 from tests.contract import tables
 
 
@@ -110,8 +111,8 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def beat(dynamodb: Any, *, epoch: int, ago: float = 0, leaves: bool = False) -> tuple[int, int]:
     """Whose heartbeat there is after that of a forwarder: its epoch, and 0 where it has left."""
-    now = 0 if leaves else time.time() - ago
-    write_heartbeat(dynamodb, table="table", cluster="dev", now=now, epoch=epoch, sequence=1)
+    now = time.time() - ago
+    write_heartbeat(dynamodb, table="table", cluster="dev", now=now, epoch=Epoch(epoch), sequence=1, leaving=leaves)
     key = {"pk": {"S": "forwarder#dev"}, "sk": {"S": "heartbeat"}}
     item = dynamodb.get_item(TableName="table", Key=key)["Item"]
     return int(item["epoch"]["N"]), int(item["at"]["N"])

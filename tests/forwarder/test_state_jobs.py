@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from moto import mock_aws
 
+from forwarder.epoch import Epoch
 from forwarder.state_jobs import FullBody, FullBodyResult, StateJobs, StateResult, StateToWrite
 from spotwright.adapters.aws.cluster_states import ClusterStateWriter
 from spotwright.adapters.aws.dynamodb.table import Table
@@ -40,7 +41,7 @@ class Store:
         self.table = Table(dynamodb, "table")
         self.writer = ClusterStateWriter(self.s3, self.table, bucket=bucket, cluster="c")
         self.results: SimpleQueue[FullBodyResult | StateResult] = SimpleQueue()
-        self.jobs = StateJobs(self.writer, cluster="c", epoch=7, report=self.results.put)
+        self.jobs = StateJobs(self.writer, cluster="c", epoch=Epoch(7), report=self.results.put)
 
     def write_full(self, *pods: Pod) -> FullBody | None:
         state = ClusterState(

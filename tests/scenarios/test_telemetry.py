@@ -21,6 +21,7 @@ from tests.recording import RECORDING, ROOT
 SCENARIOS = {
     "unit/adapters/aws/dynamodb/test_account_state.py": ("a_shared_table_that_is_gone_is_said_once",),
     "unit/composition/test_cluster_clients.py": ("while_eks_does_not_answer_what_it_said_before_is_used",),
+    "forwarder/test_epoch.py": ("where_the_younger_forwarder_is_gone_the_state_of_the_other_is_read_again",),
     "forwarder/test_main.py": (
         "a_newer_image_runs_under_an_older_deployment",
         "a_watcher_that_ends_by_an_error_ends_the_process",

@@ -10,6 +10,7 @@ import msgspec
 from moto import mock_aws
 
 from forwarder.doorbells import QueuedDoorbell
+from forwarder.epoch import Epoch
 from forwarder.sender import DoorbellSender, write_heartbeat
 from spotwright.adapters.aws.dynamodb.items import Item
 from spotwright.adapters.aws.dynamodb.pause import PauseRow
@@ -41,7 +42,9 @@ def write(state: FakeState) -> list[Item]:
             PauseRow(_client("dynamodb"), table=NAME, cluster=builders.CLUSTER).pause("recorded")
         if state.heartbeat_at:
             now = state.heartbeat_at / 1000
-            write_heartbeat(_client("dynamodb"), table=NAME, cluster=builders.CLUSTER, now=now, epoch=7, sequence=0)
+            write_heartbeat(
+                _client("dynamodb"), table=NAME, cluster=builders.CLUSTER, now=now, epoch=Epoch(7), sequence=0
+            )
         items: list[Item] = _client("dynamodb").scan(TableName=NAME)["Items"]
     timeless = (item | _CLOCK.get(item["sk"]["S"], {}) for item in items)
     return sorted(timeless, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))

@@ -507,6 +507,13 @@ CLUSTER_STATE_FAILED: Final = LogLine(
     when="An error that is not handled. Doorbells are sent without it, and planners list the cluster for themselves.",
     remedy="Report the traceback as an issue of Spotwright.",
 )
+CLUSTER_STATE_TAKEN_OVER: Final = LogLine(
+    _WARNING, "wrote cluster state in place of another forwarder", ("epoch", "before"),
+    when="The head in the table was of a forwarder with the later epoch `before`, which has written no heartbeat for 25"
+    " seconds: it is gone, crashes again and again, or its clock was wrong. This one goes on under `epoch`.",
+    remedy="Nothing, unless it comes again; then look at the pods of kube-system/spotwright-forwarder and at the clocks"
+    " of their nodes.",
+)
 CLUSTER_STATE_LATE: Final = LogLine(
     _WARNING, "sent doorbell for pods without cluster state", ("seconds",),
     when="The cluster state was not written within a second; another doorbell follows when it is.",

@@ -104,8 +104,7 @@ class Table:
         try:
             self._update(pk, sk, expression, values, request)
         except Conflict as conflict:
-            refusal = conflict.__cause__
-            return refusal.response.get("Item", {}) if isinstance(refusal, ClientError) else {}  # type: ignore[return-value]
+            return refused_row(conflict)
         return None
 
     def _update(self, pk: str, sk: str, expression: str, values: Item, options: dict[str, Any]) -> Any:
@@ -117,6 +116,12 @@ class Table:
                 ExpressionAttributeValues=values,
                 **options,
             )
+
+
+def refused_row(conflict: Conflict) -> Item:
+    """The row as the condition of a write met it that asked for ALL_OLD; empty where DynamoDB does not show it."""
+    refusal = conflict.__cause__
+    return refusal.response.get("Item", {}) if isinstance(refusal, ClientError) else {}  # type: ignore[return-value]
 
 
 @contextmanager
