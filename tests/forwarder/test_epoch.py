@@ -201,6 +201,19 @@ def test_one_that_wrote_no_heartbeat_for_a_while_looks_anew(forwarders: Forwarde
     assert forwarders.read() == younger.number
 
 
+def test_a_younger_forwarder_that_is_back_in_time_keeps_the_state(forwarders: Forwarders) -> None:
+    older, younger = forwarders.start(), forwarders.start()
+    forwarders.pass_time(30, older, younger)
+    for _ in range(7):
+        forwarders.now += 10
+        older.beat()
+    assert older.epoch.is_alone()
+    younger.beat()
+    older.beat()
+    assert not older.ship()
+    assert forwarders.read() == younger.number
+
+
 def test_of_a_lost_answer_nobody_takes_over(forwarders: Forwarders) -> None:
     """The SDK sends a request again whose answer was lost; the table refuses it for the head that it took."""
     alone = forwarders.start()
