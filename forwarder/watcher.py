@@ -62,13 +62,25 @@ type WatchUpdate = ListedPage | ListEnd | ObjectChange | Bookmark
 def list_and_watch(
     connection: Connection, kind: WatchedKind, report: Callable[[WatchUpdate], None], stopping: threading.Event
 ) -> None:
-    """Report every change of ``kind`` until ``stopping``. Errors are logged and tried again with growing pauses."""
-    version, pause = "", FIRST_PAUSE_SECONDS
+    """Report every change of ``kind`` until ``stopping``. Errors are logged and tried again with growing pauses.
+
+    After a watch that opened and said nothing before it failed, the kind is listed: where no watch says anything any
+    more, each that opens would be a contact.
+    """
+    version, pause, is_silent = "", FIRST_PAUSE_SECONDS, False
+
+    def opened() -> None:
+        # Not before: an attempt that fails is no contact with the API server.
+        nonlocal is_silent
+        is_silent = True
+        report(Bookmark(kind.name, version))
+
     while not stopping.is_set():
+        is_silent = False
         try:
             version = version or _list(connection, kind, report)
-            for reported_version in _watch(connection, kind, version, report):
-                version, pause = reported_version, FIRST_PAUSE_SECONDS
+            for reported_version in _watch(connection, kind, version, report, opened):
+                version, pause, is_silent = reported_version, FIRST_PAUSE_SECONDS, False
                 if stopping.is_set():
                     return
             pause = FIRST_PAUSE_SECONDS
@@ -80,6 +92,7 @@ def list_and_watch(
                 version, pause = "", MISSING_PAUSE_SECONDS
             else:
                 log_line(logger, log_lines.WATCH_FAILED, kind=kind.name, error=str(failure))
+                version = "" if is_silent else version
         stopping.wait(random.uniform(pause / 2, pause))
         pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
@@ -99,14 +112,13 @@ def _list(connection: Connection, kind: WatchedKind, report: Callable[[WatchUpda
 
 
 def _watch(
-    connection: Connection, kind: WatchedKind, version: str, report: Callable[[WatchUpdate], None]
+    connection: Connection,
+    kind: WatchedKind,
+    version: str,
+    report: Callable[[WatchUpdate], None],
+    opened: Callable[[], None],
 ) -> Iterator[str]:
     """Report changes; yields the resourceVersion up to which all are reported."""
-
-    def opened() -> None:
-        # Not before: an attempt that fails is no contact with the API server.
-        report(Bookmark(kind.name, version))
-
     for event in watch_objects(connection, kind.path, version, opened=opened):
         if event.type == "BOOKMARK":
             version = resource_version(event.object)

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,6 +15,7 @@ from kubernetes.client.configuration import Configuration
 from forwarder import watcher
 from forwarder.kinds import WATCHED_KINDS, WatchedKind
 from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate, list_and_watch
+from spotwright.adapters.kubernetes import watch
 from spotwright.adapters.kubernetes.attempts import ATTEMPTS
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.telemetry import log_lines
@@ -22,13 +23,16 @@ from tests.forwarder import objects
 
 NODES = next(kind for kind in WATCHED_KINDS if kind.name == "Node")
 
+SILENCE_SECONDS = 2.0
+
 type Serve = Callable[..., list[WatchUpdate]]
-type Step = list[dict[str, Any]] | int
+type Step = list[dict[str, Any] | None] | list[dict[str, Any]] | int
 
 
 @dataclass
 class ApiServer:
-    """Answers lists from ``nodes`` and each watch with the next of ``watches``: events, or a status.
+    """Answers lists from ``nodes`` and each watch with the next of ``watches``: events, or a status. After the event
+    None nothing comes any more, and the connection stays open.
 
     When the script is over, ``done`` is set and watches stay open without a word.
     """
@@ -44,7 +48,7 @@ class ApiServer:
     done: threading.Event = field(default_factory=threading.Event)
     close: threading.Event = field(default_factory=threading.Event)
 
-    def answer(self, path: str) -> tuple[int, list[dict[str, Any]]]:
+    def answer(self, path: str) -> tuple[int, Sequence[dict[str, Any] | None]]:
         query = {key: values[0] for key, values in parse_qs(urlsplit(path).query).items()}
         if "watch" in query:
             self.asked.append(f"watch {query['resourceVersion']}")
@@ -61,7 +65,7 @@ class ApiServer:
             return 429, [{"message": "too many requests", "reason": "TooManyRequests"}]
         return 200, [self._page(int(query.get("continue", "0")))]
 
-    def _watch(self) -> tuple[int, list[dict[str, Any]]]:
+    def _watch(self) -> tuple[int, Sequence[dict[str, Any] | None]]:
         if not self.watches:
             self.done.set()
             self.close.wait(300)
@@ -82,16 +86,27 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Runs the script to its end and returns everything that was told."""
     monkeypatch.setattr(watcher, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(watcher, "MISSING_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "SILENCE_SECONDS", SILENCE_SECONDS)
     servers: list[tuple[ThreadingHTTPServer, ApiServer]] = []
 
     def run(api: ApiServer, kind: WatchedKind = NODES) -> list[WatchUpdate]:
         class Request(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
             def do_GET(self) -> None:
                 status, lines = api.answer(self.path)
                 self.send_response(status)
+                self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 for line in lines:
-                    self.wfile.write(json.dumps(line).encode() + b"\n")
+                    if line is None:
+                        api.close.wait(10 * SILENCE_SECONDS)
+                        return
+                    self._write_chunk(json.dumps(line).encode() + b"\n")
+                self._write_chunk(b"")
+
+            def _write_chunk(self, content: bytes) -> None:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -180,6 +195,27 @@ def test_an_attempt_that_fails_is_no_contact(serve: Serve) -> None:
     watch_updates = serve(ApiServer(watches=[503, 503, 503]))
     assert [told for told in watch_updates if isinstance(told, Bookmark)] == [Bookmark("Node", "10")] * 2
     assert isinstance(watch_updates[-3], ListEnd)
+
+
+SILENT: list[dict[str, Any] | None] = [None]
+ERROR: list[dict[str, Any] | None] = [
+    {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "etcd"}}
+]
+
+
+@pytest.mark.parametrize("opened_in_vain", [SILENT, ERROR], ids=["silent", "error"])
+def test_after_a_watch_that_says_nothing_the_kind_is_listed(serve: Serve, opened_in_vain: Step) -> None:
+    """A watch that opens is a contact: where each says nothing, the kind would be in contact and never change."""
+    api = ApiServer(nodes={"a": objects.node("a")}, watches=[opened_in_vain, opened_in_vain])
+    watch_updates = serve(api)
+    assert api.asked == ["list", "watch 10"] * 3
+    assert sum(isinstance(told, ListEnd) for told in watch_updates) == 3
+
+
+def test_a_watch_that_fails_after_an_event_goes_on_where_it_ended(serve: Serve) -> None:
+    api = ApiServer(watches=[[bookmark(12), None], [bookmark(13), *ERROR]])
+    serve(api)
+    assert api.asked == ["list", "watch 10", "watch 12", "watch 13"]
 
 
 def test_a_kind_without_definition_is_asked_for_again(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
