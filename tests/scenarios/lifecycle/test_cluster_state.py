@@ -10,11 +10,13 @@ from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import DaemonSet
-from spotwright.model.snapshot import STATIC_CAPACITY, Settings
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.snapshot import NODE_OVERLAY, STATIC_CAPACITY, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -446,6 +448,25 @@ def test_an_invented_burst_buys_no_more_than_the_limits_allow() -> None:
         live = [world.cluster.nodeclaim(claim.name) for claim in world.claims()]
         highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in live if claim is not None))
     assert 0 < highest <= 16_000
+
+
+def test_a_state_that_says_that_nodes_cost_nothing_buys_no_more_than_the_ceilings_allow() -> None:
+    """NodeOverlays state prices; by those of the API server there is money for a node or two."""
+
+    def launched(lie: Callable[[ClusterObjects], ClusterObjects] | None) -> set[str]:
+        world = fresh_world()
+        world.settings = msgspec.structs.replace(
+            world.settings, feature_gates=(NODE_OVERLAY, "ReservedCapacity"), max_dollars_per_hour=1
+        )
+        world.cluster_state.lag_seconds, world.cluster_state.lie = 1, lie
+        world.deploy(builders.pod("inflate", cpu_millicores=7000), 20)
+        world.run(120)
+        return {instance.id for instance in world.ec2.all_instances()}
+
+    free = NodeOverlay(ObjectMeta("lie"), (NodeSelectorRequirement("kubernetes.io/os", "Exists"),), price="0")
+    honest = launched(None)
+    assert 0 < len(honest) < 20
+    assert len(launched(lambda objects: msgspec.structs.replace(objects, nodeoverlays=(free,)))) == len(honest)
 
 
 def test_a_state_alone_removes_no_node_of_a_static_pool() -> None:

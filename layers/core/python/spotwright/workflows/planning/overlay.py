@@ -1,9 +1,9 @@
 """What is laid over a cluster state: what was committed since it was taken, and what a plan must not take on trust.
 
 A state is some seconds behind the cluster, without knowing how many, and whoever holds the forwarder's token may write
-another one. NodePools and EC2NodeClasses, which say what may be bought, are read from the API server, and so are pods
-that wait and claims that rows name and the state does not show. These are few. Where they are many, the state is too
-far behind, and the cluster is listed.
+another one. NodePools, EC2NodeClasses and NodeOverlays, which say what may be bought and what it costs, are read from
+the API server, and so are pods that wait and claims that rows name and the state does not show. These are few. Where
+they are many, the state is too far behind, and the cluster is listed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -59,11 +59,12 @@ class BehindError(Exception):
 
 
 def to_snapshot(state: ClusterState, cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:
-    """The objects of a state, with the NodePools and classes of the API server."""
+    """The objects of a state, with the NodePools, classes and NodeOverlays of the API server."""
     objects = state.objects
     gates = settings.feature_gates
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(2) as beside:
         nodeclasses = beside.submit(cluster.nodeclasses)
+        overlays = beside.submit(cluster.nodeoverlays) if NODE_OVERLAY in gates else None
         nodepools = cluster.nodepools()
     return Snapshot(
         cluster=cluster.name,
@@ -77,7 +78,7 @@ def to_snapshot(state: ClusterState, cluster: ClusterPort, settings: Settings, n
         pods=objects.pods,
         namespaces=objects.namespaces,
         storage=objects.storage,
-        nodeoverlays=objects.nodeoverlays if NODE_OVERLAY in gates else (),
+        nodeoverlays=overlays.result() if overlays else (),
         capacity_buffers=objects.capacity_buffers if CAPACITY_BUFFER in gates else (),
         settings=settings,
     )
