@@ -9,6 +9,7 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import Budget
@@ -16,7 +17,7 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import DaemonSet
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.model.snapshot import NODE_OVERLAY, STATIC_CAPACITY, Settings
+from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, STATIC_CAPACITY, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -467,6 +468,16 @@ def test_a_state_that_says_that_nodes_cost_nothing_buys_no_more_than_the_ceiling
     honest = launched(None)
     assert 0 < len(honest) < 20
     assert len(launched(lambda objects: msgspec.structs.replace(objects, nodeoverlays=(free,)))) == len(honest)
+
+
+def test_a_buffer_of_no_namespace_ends_no_planner() -> None:
+    """What a state alone shows may have any name; events and statuses come after the decision."""
+    world = shipping(1)
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=(CAPACITY_BUFFER,))
+    buffer = CapacityBuffer(ObjectMeta("lie", "", uid="lie"), template_pod=POD, replicas=1)
+    world.cluster_state.lie = lambda objects: msgspec.structs.replace(objects, capacity_buffers=(buffer,))
+    world.deploy(POD, 1)
+    assert len(provision(world.ports, clock=world.clock.now).decisions) == 1
 
 
 def test_a_state_alone_removes_no_node_of_a_static_pool() -> None:

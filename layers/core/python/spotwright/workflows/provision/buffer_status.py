@@ -17,9 +17,9 @@ KIND: Final = "capacitybuffers"
 
 def update_buffer_status(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
     """Write what changed of every buffer. Never raises: the next plan writes it again."""
-    by_key = {buffer.metadata.key: buffer for buffer in snapshot.capacity_buffers}
+    by_name = {(buffer.metadata.namespace, buffer.metadata.name): buffer for buffer in snapshot.capacity_buffers}
     for verdict in plan.buffers:
-        buffer = by_key[f"{verdict.namespace}/{verdict.name}"]
+        buffer = by_name[verdict.namespace, verdict.name]
         try:
             _write(cluster, buffer, verdict)
         except ApiError:
