@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.decisions.decide import decide
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import ObjectMeta
@@ -14,6 +15,7 @@ from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes
+from spotwright.workflows.planning.near_limits import check_limits
 from spotwright.workflows.planning.overlay import SETTLING, STATUS_AGE_PER_NODE, BehindError
 from spotwright.workflows.planning.snapshot import gather
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -131,3 +133,27 @@ def test_what_is_new_in_another_nodepool_does_not_count(world: World) -> None:
         return msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, labels=others))
 
     assert planned(world, of_another).new_nodes
+
+
+def test_nodes_on_the_way_for_another_nodepool_do_not_count(world: World) -> None:
+    claim = gather(world.ports, world.state.cluster(), now=world.clock.now()).nodeclaims[0]
+    metadata = ObjectMeta("coming", labels={**claim.metadata.labels, labels.NODEPOOL: "other"})
+    coming = msgspec.structs.replace(claim, metadata=metadata, provider_id="", node_name="", allocatable={"cpu": 1})
+    assert planned_of_less(world, in_flight=(InFlightNodeClaim(coming, ()),) * 4).new_nodes
+
+
+@pytest.mark.parametrize(("nodes", "is_kept"), [(2, False), (3, True)])
+def test_a_static_nodepool_has_no_more_nodes_than_its_limit_though_it_asks_for_more(
+    world: World, nodes: int, is_kept: bool
+) -> None:
+    snapshot = gather(world.ports, world.state.cluster(), now=world.clock.now())
+    catalog = world.ports.catalogs.read(snapshot.catalog_key)
+    plan = decide(snapshot, catalog)
+    assert len(plan.new_nodes) == 1
+    pool = msgspec.structs.replace(snapshot.nodepools[0], replicas=5, limits={"nodes": nodes}, node_count=2)
+    snapshot = msgspec.structs.replace(snapshot, nodepools=(pool,), nodeclaims=())
+    if is_kept:
+        check_limits(snapshot, plan, catalog)
+        return
+    with pytest.raises(BehindError, match="comes to 3 of nodes, beyond its limit of 2"):
+        check_limits(snapshot, plan, catalog)

@@ -9,10 +9,11 @@ import pytest
 from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT
 from spotwright.lifecycle.liveness import LAUNCH_TIMEOUT
 from spotwright.model.cluster_state import ClusterState
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import DaemonSet
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
-from spotwright.model.snapshot import Snapshot
+from spotwright.model.snapshot import NODE_OVERLAY, Snapshot
 from spotwright.scheduling.plan import NewNode
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -331,3 +332,13 @@ def test_a_daemonset_that_requests_less_than_nothing_is_room_on_no_node(world: W
     with pytest.raises(BehindError, match="requests less than nothing") as refused:
         laid_over(world, state)
     assert refused.value.code == "NegativeSize"
+
+
+@pytest.mark.parametrize(("gates", "names"), [((), []), ((NODE_OVERLAY,), ["stated"])])
+def test_nodeoverlays_are_those_of_the_api_server_where_their_gate_is_on(
+    world: World, gates: tuple[str, ...], names: list[str]
+) -> None:
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=gates)
+    world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("stated"), price="1"))
+    state = hide(state_of(world), nodeoverlays=(NodeOverlay(ObjectMeta("lie"), price="0"),))
+    assert [overlay.name for overlay in laid_over(world, state).nodeoverlays] == names
