@@ -142,7 +142,7 @@ def test_without_the_table_the_message_returns_and_nothing_is_bought(world: Worl
 def test_one_thing_in_trouble_does_not_keep_its_neighbours(world: World) -> None:
     handler = load_handler("lifecycle", world).handler
     key = commit(world)
-    world.effects.inject(Fault("cluster", "nodes", Unavailable("no API server"), times=1))
+    world.effects.inject(Fault("cluster", "nodeclaims", Unavailable("no API server"), times=1))
     answer = handler(sqs_event([doorbell(world, "nodepools"), doorbell(world, "decision", key)]), Context())
     assert len(world.ec2.live_instances()) == 1
     assert "m0" in failed_messages(answer)
