@@ -41,8 +41,8 @@ class World(ABC):
         """In namespace default; ``node``: "" = it waits. ``app``: the value of its label of that name."""
 
     @abstractmethod
-    def start_pod(self, pod: Pod, *, is_ready: bool) -> None:
-        """Its kubelet says that it runs."""
+    def start_pod(self, pod: Pod, *, is_ready: bool, phase: str = "Running") -> None:
+        """Its kubelet says that it runs, or has ended."""
 
     @abstractmethod
     def add_budget(self, app: str, policy: str = "IfHealthyBudget") -> None:
@@ -85,8 +85,8 @@ class FakeWorld(World):
         labeled = {"app": app} if app else {}
         self._fake.put("pods", Pod(ObjectMeta(name, namespace="default", labels=labeled), node_name=node))
 
-    def start_pod(self, pod: Pod, *, is_ready: bool) -> None:
-        self._fake.update("pods", pod.key, phase="Running", is_ready=is_ready)
+    def start_pod(self, pod: Pod, *, is_ready: bool, phase: str = "Running") -> None:
+        self._fake.update("pods", pod.key, phase=phase, is_ready=is_ready)
 
     def add_budget(self, app: str, policy: str = "IfHealthyBudget") -> None:
         about = ObjectMeta(f"budget-{next(NUMBERS)}", namespace="default")
@@ -162,9 +162,9 @@ class RealWorld(World):
             "create", "-f", "-", input=json.dumps(pod | {"spec": spec | ({"nodeName": node} if node else {})})
         )
 
-    def start_pod(self, pod: Pod, *, is_ready: bool) -> None:
+    def start_pod(self, pod: Pod, *, is_ready: bool, phase: str = "Running") -> None:
         ready = {"type": "Ready", "status": "True" if is_ready else "False"}
-        status = json.dumps({"status": {"phase": "Running", "conditions": [ready]}})
+        status = json.dumps({"status": {"phase": phase, "conditions": [ready]}})
         self._stack.kubectl("patch", "pod", pod.metadata.name, "--subresource=status", "--type=merge", "-p", status)
 
     def add_budget(self, app: str, policy: str = "IfHealthyBudget") -> None:

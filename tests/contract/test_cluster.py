@@ -95,6 +95,19 @@ def test_a_pod_is_read_by_name(world: World) -> None:
     assert world.port.pod("default", pod.metadata.name) == world.current_pod(pod.metadata.name)
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pods_that_have_ended_are_listed_on_their_node_alone(world: World, phase: str) -> None:
+    node = f"ended-{next(NUMBERS)}"
+    world.add_node(node)
+    staying, ended = world.pod(node), world.pod(node)
+    world.start_pod(ended, is_ready=False, phase=phase)
+    listed = {pod.key for pod in world.port.pods()}
+    assert staying.key in listed
+    assert ended.key not in listed
+    assert ended.key not in {pod.key for pod in world.port.pods(pending=True)}
+    assert {pod.key for pod in world.port.pods(node=node)} == {staying.key, ended.key}
+
+
 def test_a_claim_is_created_once(world: World) -> None:
     wanted = claim()
     world.port.create_nodeclaim(wanted)

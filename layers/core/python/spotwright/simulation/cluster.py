@@ -125,7 +125,9 @@ class FakeCluster:
         pods: tuple[Pod, ...] = self.all("pods")
         if node:
             return tuple(pod for pod in pods if pod.node_name == node)
-        return tuple(pod for pod in pods if not pending or (not pod.node_name and pod.phase == "Pending"))
+        if pending:
+            return tuple(pod for pod in pods if not pod.node_name and pod.phase == "Pending")
+        return tuple(pod for pod in pods if not pod.is_terminal)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         self._effects.before_read("cluster", "pod")

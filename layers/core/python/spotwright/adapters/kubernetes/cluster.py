@@ -52,6 +52,9 @@ _PATHS: Final = {
     "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
     "capacitybuffers": "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
 }
+_PENDING: Final = "spec.nodeName=,status.phase=Pending"
+# Pods of Jobs may stay for days after they have ended.
+_NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 # EKS labels the nodes of managed node groups, of Fargate, Auto Mode and hybrid nodes.
 _JOINING: Final = f"!{labels.REGISTERED},!eks.amazonaws.com/nodegroup,!eks.amazonaws.com/compute-type"
 # A request that selects this many ids has some 2 KB.
@@ -76,8 +79,8 @@ class KubernetesCluster:
         self._events = EventRecorder(transport)
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
-        selector = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
-        query = {"fieldSelector": selector} if selector else {}
+        selector = f"spec.nodeName={node}" if node else _PENDING if pending else _NOT_ENDED
+        query = {"fieldSelector": selector}
         return tuple(self._api.items("/api/v1/pods", pod_decoder(), query, protobuf=_pods_in_protobuf))
 
     def pod(self, namespace: str, name: str) -> Pod | None:

@@ -253,7 +253,7 @@ def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Sna
         buffers = meanwhile.submit(cluster.capacity_buffers) if CAPACITY_BUFFER in settings.feature_gates else None
         claims = cluster.nodeclaims()
         nodes = cluster.nodes()
-        pods = tuple(pod for pod in cluster.pods() if not pod.is_terminal)
+        pods = cluster.pods()
         storage = cluster.storage() if any(pod.volume_claim_names for pod in pods) else Storage()
     return Snapshot(
         cluster=cluster.name,

@@ -24,7 +24,10 @@ class ClusterPort(Protocol):
 
     name: str
 
-    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]: ...
+    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+        """All pods that have not ended; those of a node, also if they have; or those that wait for a node."""
+        ...
+
     def pod(self, namespace: str, name: str) -> Pod | None: ...
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
         """All nodes, or the first ``limit`` of them by name."""
