@@ -1,7 +1,7 @@
 """Pods as an API server writes them in Protobuf."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -9,6 +9,9 @@ from spotwright.adapters.kubernetes.codecs import protobuf_messages
 from spotwright.adapters.kubernetes.codecs.media_types import PROTOBUF_PREFIX
 
 type Object = dict[str, Any]
+
+# What comes before the list: its apiVersion and kind.
+PAGE_BEGIN: Final = PROTOBUF_PREFIX + b"\x0a\x0d\x0a\x02v1\x12\x07PodList"
 
 
 def page_of(pods: list[Object], *, following: str = "next", created: int | None = None) -> bytes:
@@ -20,6 +23,12 @@ def page_of(pods: list[Object], *, following: str = "next", created: int | None 
     for pod in answer.raw.items if created is not None else ():
         pod.metadata.creationTimestamp.seconds = created
     content: bytes = answer.SerializeToString()
+    return PAGE_BEGIN + content
+
+
+def status_of(reason: str, message: str) -> bytes:
+    """A refusal."""
+    content: bytes = _message("Status", {"reason": reason, "message": message}).SerializeToString()
     return PROTOBUF_PREFIX + content
 
 

@@ -13,7 +13,7 @@ from spotwright.adapters.kubernetes.codecs.pod import decode_pod
 from spotwright.adapters.kubernetes.codecs.protobuf_pods import ProtobufPods
 from spotwright.model.kubernetes.meta import LATEST_TIME
 from tests.property.changed_objects import changed, of_kind
-from tests.property.protobuf_pods import page_of
+from tests.property.protobuf_pods import PAGE_BEGIN, page_of
 
 PODS: Final = of_kind("Pod")
 
@@ -79,7 +79,7 @@ def test_a_pod_that_cannot_be_read_is_left_to_json() -> None:
         ProtobufPods().page(page_of([listed_pod(0), bad]))
 
 
-@pytest.mark.parametrize("cut", [5, 200, 5_000])
+@pytest.mark.parametrize("cut", [4, 5, len(PAGE_BEGIN), 200, 5_000])
 def test_a_page_that_was_cut_short_is_no_list(cut: int) -> None:
     content = page_of([listed_pod(0), listed_pod(1)])
     with pytest.raises(DecodeError, match="is not a PodList in Protobuf"):

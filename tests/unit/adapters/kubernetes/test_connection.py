@@ -4,16 +4,20 @@ import socket
 import ssl
 import threading
 from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Final
 
 import pytest
 from kubernetes.client.configuration import Configuration
 
 from local.kubernetes.certificates import CertificateAuthority
 from spotwright.adapters.kubernetes import connection
+from spotwright.adapters.kubernetes.codecs.media_types import PROTOBUF, PROTOBUF_PREFIX
 from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
 from spotwright.adapters.kubernetes.watch import list_pages
-from spotwright.errors import Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
+from tests.property.protobuf_pods import status_of
 
 
 def said_of(host: str) -> str:
@@ -77,3 +81,47 @@ def test_a_token_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
         refused.call("GET", "/api")
     with pytest.raises(Unavailable, match=r"GET /api/v1/pods\?limit=500: .*No such file"):
         next(list_pages(refused, "/api/v1/pods"))
+
+
+def refusal(status: int, content: bytes) -> ApiError:
+    """What a list in Protobuf raises that an API server refuses so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(ApiError) as raised:
+            Connection(Configuration(host=f"http://127.0.0.1:{server.server_port}")).read_at_most(
+                "/api/v1/pods", 1_000, PROTOBUF
+            )
+        thread.join(10)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, InvalidRequest), (401, Denied), (403, Denied), (404, NotFound), (410, Conflict), (429, Throttled),
+     (500, Unavailable), (504, Unavailable)],
+)  # fmt: skip
+def test_a_refusal_in_protobuf_is_told_as_one_in_json(status: int, kind: type[ApiError]) -> None:
+    error = refusal(status, status_of("Expired", "the list is too old"))
+    assert (type(error), error.code, str(error)) == (kind, "Expired", f"GET /api/v1/pods: {status} the list is too old")
+
+
+_WHOLE: Final = status_of("Expired", "too old")
+
+
+@pytest.mark.parametrize("content", [_WHOLE.replace(b"too", b"\xff" * 3), _WHOLE[:-1], _WHOLE[:5], PROTOBUF_PREFIX])
+def test_a_refusal_that_cannot_be_read_is_of_its_status(content: bytes) -> None:
+    """Whoever asked waits and asks again."""
+    error = refusal(429, content)
+    assert (type(error), error.code) == (Throttled, "429")
+    assert "GET /api/v1/pods: 429 the answer is not a Status in Protobuf" in str(error)

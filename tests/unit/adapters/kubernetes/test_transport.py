@@ -17,7 +17,8 @@ from spotwright.errors import Conflict, Throttled, Unavailable
 from spotwright.model.kubernetes.pod import Pod
 from tests.property.protobuf_pods import page_of
 
-type Answer = bytes | Exception
+# None: the page is too long.
+type Answer = bytes | Exception | None
 
 
 class FakeConnection:
@@ -29,7 +30,7 @@ class FakeConnection:
         self.accepted: list[str] = []
         self.asked_twice = Event()
 
-    def read_at_most(self, path: str, most_bytes: int | None, accept: str) -> bytes:
+    def read_at_most(self, path: str, most_bytes: int | None, accept: str) -> bytes | None:
         self.paths.append(f"GET {path}")
         self.accepted.append(accept)
         if len(self.paths) == 2:
@@ -144,3 +145,17 @@ def test_a_page_that_cannot_be_read_in_protobuf_is_asked_for_again_in_json() -> 
     unread = protobuf_page("bbb").replace(b"bbb", b"b\xffb")
     with pytest.raises(Unavailable, match="the answer is not a list of objects"):
         names(FakeConnection(page("a", following="t1"), unread, b"<html>"), ProtobufPods)
+
+
+def test_a_page_that_ends_elsewhere_in_json_loses_and_doubles_no_object() -> None:
+    """500 pods in Protobuf may be too long a page in JSON, and the one after them is read by then."""
+    unread = protobuf_page("bbb", "c", following="t3").replace(b"bbb", b"b\xffb")
+    fewer = (None, page("b", following="t2"), page("c", following="t3"), page("d"))
+    connection = FakeConnection(page("a", following="t1"), unread, protobuf_page("d"), *fewer)
+    assert names(connection, ProtobufPods) == ["a", "b", "c", "d"]
+    asked = [path.partition("&limit=")[2] for path in connection.paths[3:]]
+    assert asked == ["500&continue=t1", "62&continue=t1", "124&continue=t2", "248&continue=t3"]
+    unread = protobuf_page("bbb", following="t2").replace(b"bbb", b"b\xffb")
+    more = (page("b", "c", following="t3"), page("d"))
+    assert names(FakeConnection(page("a", following="t1"), unread, protobuf_page("c"), *more), ProtobufPods) == [
+        "a", "b", "c", "d"]  # fmt: skip

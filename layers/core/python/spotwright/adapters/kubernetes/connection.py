@@ -18,6 +18,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 from urllib3.util.ssl_ import create_urllib3_context
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.adapters.kubernetes.codecs.media_types import JSON, is_protobuf
 from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
 
@@ -218,7 +219,10 @@ def _decode(content: bytes) -> JsonObject:
         from spotwright.adapters.kubernetes.codecs.protobuf_messages import as_json, read_answer
 
         # Whoever asks for Protobuf is refused in Protobuf, too.
-        return as_json(read_answer("Status", content))
+        try:
+            return as_json(read_answer("Status", content))
+        except DecodeError as error:
+            return {"message": str(error)}
     try:
         decoded = json.loads(content or b"{}")
     except ValueError:

@@ -86,7 +86,8 @@ class Transport:
         protobuf: Callable[[], ListDecoder[Value]] | None,
     ) -> Iterator[Value]:
         """The API server makes the next page while one is decoded, which takes as long. A page that cannot be read in
-        Protobuf is asked for again in JSON, as are those after it."""
+        Protobuf is asked for again in JSON, as are those after it; there it may have more or fewer objects, so that
+        another page follows it than the one that was read ahead."""
         reader, token, accept = PageReader(self._connection, path, query, limit), "", PROTOBUF if protobuf else JSON
         in_protobuf: ListDecoder[Value] | None = None
         with ThreadPoolExecutor(1) as ahead:
@@ -108,4 +109,4 @@ class Transport:
                 if not page.next_page:
                     return
                 token = page.next_page
-                content = following.result() if following is not None else reader.read(token, accept)
+                content = following.result() if following and token == next_token else reader.read(token, accept)

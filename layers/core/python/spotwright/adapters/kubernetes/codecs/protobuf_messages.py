@@ -161,6 +161,9 @@ def read_answer(kind: str, content: bytes) -> Any:
         answer: Any = _CLASSES[f"{kind}Answer"].FromString(content[len(PROTOBUF_PREFIX) :])
     except NoMessage as error:
         raise DecodeError(f"the answer is not a {kind} in Protobuf: {error}") from None
+    # A list that is empty has its ListMeta at least.
+    if not answer.HasField("raw"):
+        raise DecodeError(f"the answer is not a {kind} in Protobuf: there is nothing in its envelope")
     return answer.raw
 
 
