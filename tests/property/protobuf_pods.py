@@ -20,8 +20,11 @@ def page_of(pods: list[Object], *, following: str = "next", created: int | None 
     ``created``: when the pods were made, in seconds of Unix; None = as they say.
     """
     answer = _message("PodList", {"metadata": {"continue": following, "resourceVersion": "7"}, "items": pods})
-    for pod in answer.raw.items if created is not None else ():
-        pod.metadata.creationTimestamp.seconds = created
+    for number, pod in enumerate(answer.raw.items):
+        # podIP, which is not read.
+        pod.status.MergeFromString(b"\x32\x0810.0.%03d" % number)
+        if created is not None:
+            pod.metadata.creationTimestamp.seconds = created
     content: bytes = answer.SerializeToString()
     return PAGE_BEGIN + content
 
@@ -71,7 +74,8 @@ def _fill_leaf(message: Any, value: Any) -> None:
     """A quantity or a time, which are texts in JSON, or any other message."""
     match message.DESCRIPTOR.name:
         case "Quantity":
-            message.string = value
+            # A whole number is a text as well to an API server.
+            message.string = str(value) if type(value) is int and 0 <= value < 2**63 else value
         case "Time":
             message.seconds = int(datetime.fromisoformat(value).timestamp())
         case "EphemeralVolumeSource" if "volumeClaimTemplate" not in value:

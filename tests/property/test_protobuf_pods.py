@@ -50,12 +50,15 @@ def test_changed_pods_are_those_of_json(seed: int) -> None:
 
 
 def test_replicas_share_what_is_equal_and_nothing_else() -> None:
-    first, second = ProtobufPods().page(page_of([listed_pod(0), listed_pod(1)])).items
+    other = listed_pod(1)
+    other["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "generation": 3, "annotations": {"a": "b"}}
+    other["spec"]["nodeName"] = "another"
+    first, second, third = ProtobufPods().page(page_of([listed_pod(0), other, listed_pod(1)])).items
+    assert first.node_name is third.node_name
     assert first.requests is second.requests
     assert first.tolerations is second.tolerations
     assert first.metadata.labels is second.metadata.labels
     assert first.metadata.owner_references is second.metadata.owner_references
-    assert first.node_name is second.node_name
     assert (first.metadata.name, first.metadata.uid) != (second.metadata.name, second.metadata.uid)
     assert first.start_time != second.start_time
 
@@ -84,6 +87,7 @@ def test_a_page_that_was_cut_short_is_no_list(cut: int) -> None:
     content = page_of([listed_pod(0), listed_pod(1)])
     with pytest.raises(DecodeError, match="is not a PodList in Protobuf"):
         ProtobufPods().page(content[: min(cut, len(content) - 1)])
+    assert ProtobufPods().next_page(content[: min(cut, len(content) - 1)]) == ""
 
 
 def test_a_text_that_is_not_utf_8_is_said() -> None:

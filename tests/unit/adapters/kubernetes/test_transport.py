@@ -66,6 +66,7 @@ def test_a_list_is_read_to_its_last_page() -> None:
     assert names(connection) == ["a", "b", "c"]
     first = "GET /api/v1/pods?fieldSelector=spec.nodeName%3D&limit=500"
     assert connection.paths == [first, f"{first}&continue=t1", f"{first}&continue=t2"]
+    assert connection.accepted == [JSON] * 3
 
 
 def test_the_next_page_is_asked_for_before_one_is_decoded() -> None:
