@@ -1,8 +1,12 @@
 """Pods are read from Protobuf as from JSON, whatever they hold."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -94,6 +98,28 @@ def test_a_text_that_is_not_utf_8_is_said() -> None:
     content = page_of([listed_pod(0)]).replace(b"team-0", b"team-\xff")
     with pytest.raises(DecodeError, match="is not a PodList in Protobuf"):
         ProtobufPods().page(content)
+
+
+def test_so_it_is_where_the_library_is_not_compiled(tmp_path: Path) -> None:
+    """As on Alpine, for which it has no wheel of C."""
+    page = tmp_path / "page"
+    page.write_bytes(page_of([listed_pod(0)]).replace(b"team-0", b"team-\xff"))
+    code = f"""
+from pathlib import Path
+from google.protobuf.internal import api_implementation
+from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
+from spotwright.adapters.kubernetes.codecs.protobuf_pods import ProtobufPods
+content = Path({str(page)!r}).read_bytes()
+assert api_implementation.Type() == "python"
+assert len(ProtobufPods().page(content.replace(b"\\xff", b"x")).items) == 1
+try:
+    ProtobufPods().page(content)
+except DecodeError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert "is not a PodList in Protobuf" in done.stdout, done.stderr
 
 
 def test_a_time_beyond_the_calendar_is_bounded() -> None:

@@ -159,7 +159,7 @@ def read_answer(kind: str, content: bytes) -> Any:
     """The message of this kind that an API server answers. Raises DecodeError for what is none."""
     try:
         answer: Any = _CLASSES[f"{kind}Answer"].FromString(content[len(PROTOBUF_PREFIX) :])
-    except NoMessage as error:
+    except (NoMessage, UnicodeError) as error:  # UnicodeError: of the library where it is not compiled
         raise DecodeError(f"the answer is not a {kind} in Protobuf: {error}") from None
     # A list that is empty has its ListMeta at least.
     if not answer.HasField("raw"):
