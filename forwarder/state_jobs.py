@@ -111,7 +111,10 @@ class StateJobs:
         try:
             self._writer.put_head(head)
         except LaterHead as other:
-            if other.epoch <= head.epoch or not self._epoch.is_alone():
+            if other.epoch <= head.epoch:
+                raise
+            self._epoch.head_refused((other.epoch, other.sequence))
+            if not self._epoch.is_alone():
                 raise
             next_epoch = other.epoch + 1
             self._writer.put_head(msgspec.structs.replace(head, epoch=next_epoch), replaces=other)

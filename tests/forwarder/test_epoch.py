@@ -140,6 +140,32 @@ def test_a_forwarder_that_is_started_later_ships_at_once(forwarders: Forwarders)
     assert forwarders.read() == youngest.number
 
 
+def test_a_forwarder_that_was_alone_leaves_the_state_to_one_that_starts(forwarders: Forwarders) -> None:
+    """In a rolling update the old one met a head of the new one before it wrote a heartbeat again."""
+    older = forwarders.start()
+    forwarders.pass_time(100, older)
+    younger = forwarders.start()
+    younger.beat()
+    assert younger.ship()
+    younger.beat()
+    assert not older.ship()
+    for _ in range(6):
+        forwarders.pass_time(10, older, younger)
+        assert forwarders.read() == younger.number
+
+
+def test_a_forwarder_that_writes_states_is_not_silent(forwarders: Forwarders) -> None:
+    """One that no queue answers writes states, but no heartbeats."""
+    older, younger = forwarders.start(), forwarders.start()
+    forwarders.pass_time(30, older, younger)
+    for _ in range(12):
+        forwarders.now += 10
+        assert younger.ship()
+        assert not older.ship()
+        older.beat()
+        assert forwarders.read() == younger.number
+
+
 def test_a_younger_forwarder_with_nothing_to_ship_keeps_the_state(forwarders: Forwarders) -> None:
     """In a quiet cluster heartbeats alone say that it is there."""
     older, younger = forwarders.start(), forwarders.start()
