@@ -1,5 +1,7 @@
 """The status of a NodePool follows its claims within seconds, and is written seldom where much moves."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -117,6 +119,22 @@ def count(world: World) -> None:
     lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
 
 
+class Others:
+    """``values``, and what ``others`` has beside them."""
+
+    def __init__(self, others: Any, **values: Any) -> None:
+        self._others = others
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._others, name)
+
+
+def of_another_process(world: World) -> Any:
+    """Ports of which nothing is remembered."""
+    return Others(world.ports, cluster=Others(world.cluster))
+
+
 def reads_of_nodes(world: World) -> tuple[int, int]:
     """Lists, and reads by name."""
     return world.effects.reads["cluster", "nodes"], world.effects.reads["cluster", "node"]
@@ -174,6 +192,28 @@ def test_what_a_node_has_is_read_again_while_it_is_new_and_every_ten_minutes(wor
     assert gpus() == 2
     world.run(600)
     assert gpus() == 3
+
+
+def test_two_workers_that_remember_different_things_of_a_node_do_not_write_in_turns(world: World) -> None:
+    """One read the Node before its device plugin reported something else, the other one after; each rang the other."""
+    world.run(1)
+    world.deploy(ONE_EACH, 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    world.run(150)
+    workers = [of_another_process(world), of_another_process(world)]
+    bell = Doorbell(world.cluster.name, "nodepools")
+    lifecycle(workers[0], [bell], now=world.clock.now())
+    (node,) = world.cluster.nodes()
+    world.cluster.update("nodes", node.name, capacity=dict(node.capacity) | {"nvidia.com/gpu": 1})
+    lifecycle(workers[1], [bell], now=world.clock.now())
+    for _ in range(3):
+        for worker in workers:
+            lifecycle(worker, [bell], now=world.clock.now())
+            assert pool(world).resources["nvidia.com/gpu"] == 1
+    lists = reads_of_nodes(world)
+    for worker in workers:
+        lifecycle(worker, [bell], now=world.clock.now())
+    assert reads_of_nodes(world) == lists
 
 
 def test_a_claim_that_has_the_name_of_another_is_not_taken_for_it(world: World) -> None:

@@ -59,6 +59,11 @@ def capacities(ports: LifecyclePorts, claims: Iterable[NodeClaim], *, now: datet
     return found
 
 
+def forget(ports: LifecyclePorts) -> None:
+    """Another worker counted something else: all Nodes are read again."""
+    _settled.pop(ports.cluster, None)
+
+
 def _nodes(ports: LifecyclePorts, claims: list[NodeClaim]) -> dict[str, Node]:
     """NodeClaim → its Node, where there is one. Where Nodes are read by name, one that joins counts once registered."""
     joined = [claim for claim in claims if claim.provider_id]

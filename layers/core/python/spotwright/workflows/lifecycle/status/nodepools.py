@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from spotwright.aws.nodeclass import hashes
 from spotwright.disruption import budgets, nodeclaim_drift
@@ -25,10 +26,14 @@ from spotwright.workflows.lifecycle.actions import (
 )
 from spotwright.workflows.lifecycle.status import node_capacities, registration_health
 from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.state import WRONG_CLOCK_MS
 
 # Listing the claims of a large cluster, and its nodes where many are new, takes about a tenth of this.
 PAUSE_MS_PER_CLAIM: Final = 10
+
+# By cluster: the resources of NodePools as this process last wrote or found them, by name.
+_counted: Final[WeakKeyDictionary[ClusterPort, dict[str, dict[str, int]]]] = WeakKeyDictionary()
 
 
 def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
@@ -38,12 +43,14 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     """
     classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     claims = ports.cluster.nodeclaims()
-    capacities = node_capacities.capacities(ports, claims, now=now)
+    pools, usages = _count(ports, claims, now)
+    before = _counted.setdefault(ports.cluster, {})
     changed, counted = set(), set()
 
     def update(pool: NodePool) -> None:
         try:
-            counted.add(_write_resources(ports, pool, nodepool_status.usage(pool, claims, capacities)))
+            counted.add(_write_resources(ports, pool, usages[pool.name]))
+            before[pool.name] = usages[pool.name]
             node_class = classes.get(pool.node_class_ref.name)
             health = registration_health.judge(ports, pool, node_class, claims, now=now) if node_class else None
             judged = _write_conditions(ports, pool, node_class, health.update.change if health else None, now)
@@ -54,12 +61,37 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodepool", object=pool.name, conflict=str(lost))
 
     try:
-        for_each("nodepool", [pool for pool in ports.cluster.nodepools() if pool.is_managed], update)
+        for_each("nodepool", pools, update)
     finally:
         if True in changed:
             ring_lifecycle(ports, "drift", [""])
         if True in counted:
             _count_again(ports, len(claims), now)
+
+
+def _count(
+    ports: LifecyclePorts, claims: Iterable[NodeClaim], now: datetime
+) -> tuple[tuple[NodePool, ...], dict[str, dict[str, int]]]:
+    """The NodePools, and the resources of each.
+
+    Where one shows others than this process counts now and counted before, another worker counted them. What the two
+    remember of a Node is not the same, and they would write in turns: all Nodes are read again.
+    """
+
+    def usages(capacities: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        return {pool.name: nodepool_status.usage(pool, claims, capacities) for pool in pools}
+
+    capacities = node_capacities.capacities(ports, claims, now=now)
+    pools = tuple(pool for pool in ports.cluster.nodepools() if pool.is_managed)
+    before, found = _counted.get(ports.cluster, {}), usages(capacities)
+    if any(_differs(pool, found[pool.name]) and before.get(pool.name) == found[pool.name] for pool in pools):
+        node_capacities.forget(ports)
+        found = usages(node_capacities.capacities(ports, claims, now=now))
+    return pools, found
+
+
+def _differs(pool: NodePool, usage: Mapping[str, int]) -> bool:
+    return (dict(pool.resources), pool.node_count) != (usage, usage[resources.NODES])
 
 
 def _count_again(ports: LifecyclePorts, claims: int, now: datetime) -> None:
@@ -74,11 +106,10 @@ def _count_again(ports: LifecyclePorts, claims: int, now: datetime) -> None:
 
 def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int]) -> bool:
     """Whether they were others before."""
-    nodes = usage[resources.NODES]
-    if (dict(pool.resources), pool.node_count) != (usage, nodes):
+    if _differs(pool, usage):
         # A merge patch leaves what it does not name.
         gone = dict.fromkeys(pool.resources.keys() - usage.keys())
-        status = {"resources": {**gone, **resources.text(usage)}, "nodes": nodes}
+        status = {"resources": {**gone, **resources.text(usage)}, "nodes": usage[resources.NODES]}
         ports.cluster.patch_status("nodepools", pool.metadata.without_resource_version(), status)
         return True
     return False
