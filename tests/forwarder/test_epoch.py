@@ -163,6 +163,7 @@ def test_a_forwarder_that_writes_states_is_not_silent(forwarders: Forwarders) ->
         assert younger.ship()
         assert not older.ship()
         older.beat()
+        assert not older.ship()
         assert forwarders.read() == younger.number
 
 
@@ -176,6 +177,29 @@ def test_a_younger_forwarder_with_nothing_to_ship_keeps_the_state(forwarders: Fo
         assert not older.ship()
         older.beat()
         assert forwarders.read() == younger.number
+
+
+def test_nor_one_whose_clock_is_ahead(forwarders: Forwarders) -> None:
+    """Its heartbeats count as those of a forwarder that is gone, and are replaced."""
+    older = forwarders.start()
+    younger = forwarders.start(clock_is_ahead=60)
+    forwarders.pass_time(30, older, younger)
+    for _ in range(20):
+        forwarders.now += 10
+        younger.beat()
+        assert not older.ship()
+        older.beat()
+
+
+def test_a_forwarder_counts_as_gone_after_25_seconds_not_after_one_heartbeat(forwarders: Forwarders) -> None:
+    older, younger = forwarders.start(), forwarders.start()
+    forwarders.pass_time(30, older, younger)
+    assert not older.ship()
+    forwarders.now += 30
+    for _ in range(2):
+        older.beat()
+        assert not older.ship()
+        forwarders.now += 10
 
 
 @pytest.mark.parametrize("ahead", [60, -60, HOUR, -HOUR])
@@ -219,10 +243,13 @@ def test_one_that_wrote_no_heartbeat_for_a_while_looks_anew(forwarders: Forwarde
     """Meanwhile another one may have come back, of which its last heartbeats know nothing."""
     older, younger = forwarders.start(), forwarders.start()
     forwarders.pass_time(30, older, younger)
+    assert not older.ship()
     for _ in range(7):
         forwarders.now += 10
         older.beat()
-    forwarders.pass_time(100, younger)
+    for _ in range(10):
+        forwarders.now += 10
+        younger.beat()
     assert not older.ship()
     assert forwarders.read() == younger.number
 
@@ -230,6 +257,7 @@ def test_one_that_wrote_no_heartbeat_for_a_while_looks_anew(forwarders: Forwarde
 def test_a_younger_forwarder_that_is_back_in_time_keeps_the_state(forwarders: Forwarders) -> None:
     older, younger = forwarders.start(), forwarders.start()
     forwarders.pass_time(30, older, younger)
+    assert not older.ship()
     for _ in range(7):
         forwarders.now += 10
         older.beat()
@@ -245,6 +273,11 @@ def test_of_a_lost_answer_nobody_takes_over(forwarders: Forwarders) -> None:
     alone = forwarders.start()
     forwarders.pass_time(60, alone)
     epoch = alone.epoch.number
+    alone.sequence -= 1
+    assert not alone.ship()
+    for _ in range(6):
+        forwarders.now += 10
+        alone.beat()
     alone.sequence -= 1
     assert not alone.ship()
     assert alone.ship()

@@ -138,3 +138,10 @@ def test_when_the_younger_forwarder_leaves_the_other_goes_on(table: Any) -> None
     beat(table, epoch=2)
     assert beat(table, epoch=2, leaves=True) == (2, 0)
     assert beat(table, epoch=1)[0] == 1
+
+
+def test_the_heartbeat_of_a_version_that_named_no_epoch_is_replaced(table: Any) -> None:
+    at = {"N": str(int(time.time() * 1000))}
+    item = {"pk": {"S": "forwarder#dev"}, "sk": {"S": "heartbeat"}, "schema": {"N": "1"}, "at": at}
+    table.put_item(TableName="table", Item=item)
+    assert beat(table, epoch=1)[0] == 1

@@ -1,5 +1,6 @@
 """The status of a NodePool follows its claims within seconds, and is written seldom where much moves."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -192,6 +193,18 @@ def test_what_a_node_has_is_read_again_while_it_is_new_and_every_ten_minutes(wor
     assert gpus() == 2
     world.run(600)
     assert gpus() == 3
+
+
+def test_what_was_read_at_a_time_to_come_is_read_again(world: World) -> None:
+    """A clock that was an hour ahead would have it remembered for that hour."""
+    world.run(1)
+    world.deploy(ONE_EACH, 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now() + timedelta(hours=1))
+    (node,) = world.cluster.nodes()
+    world.cluster.update("nodes", node.name, capacity=dict(node.capacity) | {"nvidia.com/gpu": 1})
+    count(world)
+    assert pool(world).resources["nvidia.com/gpu"] == 1
 
 
 def test_two_workers_that_remember_different_things_of_a_node_do_not_write_in_turns(world: World) -> None:
