@@ -1,14 +1,18 @@
 """What is said of an API server that does not answer."""
 
+import gzip
 import socket
 import ssl
 import threading
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 import pytest
+import urllib3
 from kubernetes.client.configuration import Configuration
 
 from local.kubernetes.certificates import CertificateAuthority
@@ -83,14 +87,18 @@ def test_a_token_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
         next(list_pages(refused, "/api/v1/pods"))
 
 
-def refusal(status: int, content: bytes) -> ApiError:
-    """What a list in Protobuf raises that an API server refuses so."""
+@contextmanager
+def answering(status: int, content: bytes, *, compress: bool = False) -> Iterator[Connection]:
+    """A connection to a server that answers one GET so; with ``compress`` as gzip, and only to whoever accepts it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status)
+            is_refused = compress and self.headers["Accept-Encoding"] != "gzip"
+            self.send_response(406 if is_refused else status)
+            if compress:
+                self.send_header("Content-Encoding", "gzip")
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(gzip.compress(content) if compress else content)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -98,12 +106,35 @@ def refusal(status: int, content: bytes) -> ApiError:
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        with pytest.raises(ApiError) as raised:
-            Connection(Configuration(host=f"http://127.0.0.1:{server.server_port}")).read_at_most(
-                "/api/v1/pods", 1_000, PROTOBUF
-            )
+        yield Connection(Configuration(host=f"http://127.0.0.1:{server.server_port}"))
         thread.join(10)
+
+
+def refusal(status: int, content: bytes) -> ApiError:
+    """What a list in Protobuf raises that an API server refuses so."""
+    with answering(status, content) as connection, pytest.raises(ApiError) as raised:
+        connection.read_at_most("/api/v1/pods", 1_000, PROTOBUF)
     return raised.value
+
+
+@pytest.mark.parametrize(("most", "read"), [(None, 5_000_000), (5_000_000, 5_000_000), (4_999_999, None)])
+def test_long_answers_come_compressed_and_are_measured_as_they_are_read(most: int | None, read: int | None) -> None:
+    with answering(200, b"x" * 5_000_000, compress=True) as connection:
+        content = connection.read_at_most("/api/v1/pods", most)
+    assert (None if content is None else len(content)) == read
+
+
+def test_a_compressed_answer_that_is_broken_is_none() -> None:
+    with answering(200, b"", compress=True) as connection:
+        assert connection.read_at_most("/api/v1/pods", 100) == b""
+    broken = gzip.compress(b"x" * 100_000)[:50] + b"?" * 50
+
+    class Broken(Connection):
+        def stream(self, *arguments: object, **options: object) -> urllib3.BaseHTTPResponse:
+            return urllib3.HTTPResponse(BytesIO(broken), {"Content-Encoding": "gzip"}, 200, preload_content=False)
+
+    with pytest.raises(Unavailable, match="GET /api/v1/pods"):
+        Broken(Configuration()).read_at_most("/api/v1/pods", None)
 
 
 @pytest.mark.parametrize(

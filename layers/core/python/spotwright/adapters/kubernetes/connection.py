@@ -118,7 +118,7 @@ class Connection:
         *,
         accept: str = JSON,
     ) -> bytes:
-        """The bytes that the API server answers. Raises the exceptions of ``spotwright.errors``."""
+        """The bytes that the API server answers, in this media type. Raises the exceptions of ``spotwright.errors``."""
         response = self.stream(method, path, body, content_type, accept=accept)
         try:
             return response.data
@@ -128,16 +128,16 @@ class Connection:
     def read_at_most(self, path: str, most_bytes: int | None, accept: str = JSON) -> bytes | None:
         """The bytes that a GET is answered with; None when they are more, of which the rest is left unread.
 
-        ``most_bytes`` None: any number. Raises the exceptions of ``spotwright.errors``.
+        API servers compress answers of more than 128 KB, lists to about a tenth. ``most_bytes``: of the answer as it is
+        read, None = any number. Raises the exceptions of ``spotwright.errors``.
         """
-        if most_bytes is None:
-            return self.read("GET", path, accept=accept)
-        response, parts, size = self.stream("GET", path, accept=accept), list[bytes](), 0
+        response = self.stream("GET", path, accept=accept, accept_encoding="gzip")
+        parts, size = list[bytes](), 0
         try:
             for part in response.stream(_PART_BYTES, decode_content=True):
                 parts.append(part)
                 size += len(part)
-                if size > most_bytes:
+                if most_bytes is not None and size > most_bytes:
                     response.close()
                     return None
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -152,12 +152,14 @@ class Connection:
         content_type: str = "",
         *,
         accept: str = JSON,
+        accept_encoding: str = "",
         read_seconds: float = READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
         """A successful response whose body is not read yet. ``read_seconds``: timeout between two reads."""
         try:
             headers = {
                 "Accept": accept,
+                "Accept-Encoding": accept_encoding,
                 "Authorization": self._authorization(),
                 "Content-Type": content_type,
             }
