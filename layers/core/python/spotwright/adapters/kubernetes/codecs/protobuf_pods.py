@@ -1,7 +1,7 @@
 """Pages of pods from Protobuf into the model, with the same result as from JSON.
 
-Protobuf costs the API server about half of the processor time of JSON, and its reader fewer bytes: lists of many pages
-are read so.
+Protobuf costs the API server less of its processor than JSON, and its reader fewer bytes: lists of many pages are read
+so.
 """
 
 from typing import Any, Final
