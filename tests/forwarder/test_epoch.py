@@ -39,6 +39,12 @@ class Forwarders:
         self.now += 1
         return Forwarder(self, clock_is_ahead)
 
+    def start_two(self) -> tuple["Forwarder", "Forwarder"]:
+        """An older one and a younger one, as they are after half a minute."""
+        older, younger = self.start(), self.start()
+        self.pass_time(30, older, younger)
+        return older, younger
+
     def pass_time(self, seconds: int, *living: "Forwarder") -> None:
         """Every ten seconds each of them sees a change and writes a state and a heartbeat."""
         for _ in range(0, seconds, 10):
@@ -108,8 +114,7 @@ def test_where_the_younger_forwarder_is_gone_the_state_of_the_other_is_read_agai
     forwarders: Forwarders, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its states were refused until it was restarted, and planners listed."""
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, younger = forwarders.start_two()
     assert forwarders.read() == younger.number
     forwarders.pass_time(70, older)
     assert forwarders.read() == older.number
@@ -121,8 +126,7 @@ def test_where_the_younger_forwarder_is_gone_the_state_of_the_other_is_read_agai
 
 def test_a_forwarder_that_is_back_is_refused_while_the_other_one_writes(forwarders: Forwarders) -> None:
     """They do not take turns."""
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, younger = forwarders.start_two()
     forwarders.pass_time(100, older)
     for _ in range(30):
         forwarders.pass_time(10, younger, older)
@@ -132,8 +136,7 @@ def test_a_forwarder_that_is_back_is_refused_while_the_other_one_writes(forwarde
 
 
 def test_a_forwarder_that_is_started_later_ships_at_once(forwarders: Forwarders) -> None:
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, _ = forwarders.start_two()
     forwarders.pass_time(100, older)
     youngest = forwarders.start()
     assert youngest.ship()
@@ -156,8 +159,7 @@ def test_a_forwarder_that_was_alone_leaves_the_state_to_one_that_starts(forwarde
 
 def test_a_forwarder_that_writes_states_is_not_silent(forwarders: Forwarders) -> None:
     """One that no queue answers writes states, but no heartbeats."""
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, younger = forwarders.start_two()
     for _ in range(12):
         forwarders.now += 10
         assert younger.ship()
@@ -169,8 +171,7 @@ def test_a_forwarder_that_writes_states_is_not_silent(forwarders: Forwarders) ->
 
 def test_a_younger_forwarder_with_nothing_to_ship_keeps_the_state(forwarders: Forwarders) -> None:
     """In a quiet cluster heartbeats alone say that it is there."""
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, younger = forwarders.start_two()
     for _ in range(20):
         forwarders.now += 10
         younger.beat()
@@ -179,7 +180,7 @@ def test_a_younger_forwarder_with_nothing_to_ship_keeps_the_state(forwarders: Fo
         assert forwarders.read() == younger.number
 
 
-def test_nor_one_whose_clock_is_ahead(forwarders: Forwarders) -> None:
+def test_a_younger_forwarder_whose_clock_is_ahead_keeps_the_state(forwarders: Forwarders) -> None:
     """Its heartbeats count as those of a forwarder that is gone, and are replaced."""
     older = forwarders.start()
     younger = forwarders.start(clock_is_ahead=60)
@@ -192,8 +193,7 @@ def test_nor_one_whose_clock_is_ahead(forwarders: Forwarders) -> None:
 
 
 def test_a_forwarder_counts_as_gone_after_25_seconds_not_after_one_heartbeat(forwarders: Forwarders) -> None:
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, _ = forwarders.start_two()
     assert not older.ship()
     forwarders.now += 30
     for _ in range(2):
@@ -241,8 +241,7 @@ def test_of_two_that_take_the_place_of_one_at_once_the_first_one_goes_on(forward
 
 def test_one_that_wrote_no_heartbeat_for_a_while_looks_anew(forwarders: Forwarders) -> None:
     """Meanwhile another one may have come back, of which its last heartbeats know nothing."""
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, younger = forwarders.start_two()
     assert not older.ship()
     for _ in range(7):
         forwarders.now += 10
@@ -255,8 +254,7 @@ def test_one_that_wrote_no_heartbeat_for_a_while_looks_anew(forwarders: Forwarde
 
 
 def test_a_younger_forwarder_that_is_back_in_time_keeps_the_state(forwarders: Forwarders) -> None:
-    older, younger = forwarders.start(), forwarders.start()
-    forwarders.pass_time(30, older, younger)
+    older, younger = forwarders.start_two()
     assert not older.ship()
     for _ in range(7):
         forwarders.now += 10

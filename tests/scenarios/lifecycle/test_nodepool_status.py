@@ -24,6 +24,13 @@ from spotwright.workflows.ports.rows import epoch_ms
 ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
 
 
+def deploy(world: World, nodes: int) -> None:
+    """Returns when so many nodes run a pod each."""
+    world.run(1)
+    world.deploy(ONE_EACH, nodes)
+    assert world.run(60, until=lambda: len(world.running_pods()) == nodes)
+
+
 def pool(world: World) -> NodePool:
     found = world.cluster.nodepool("default")
     assert found is not None
@@ -142,9 +149,7 @@ def reads_of_nodes(world: World) -> tuple[int, int]:
 
 
 def test_nodes_of_settled_claims_are_not_read_for_each_claim_that_moves(world: World) -> None:
-    world.run(1)
-    world.deploy(ONE_EACH, 5)
-    assert world.run(60, until=lambda: len(world.running_pods()) == 5)
+    deploy(world, 5)
     world.run(150)
     count(world)
     lists, by_name = reads_of_nodes(world)
@@ -161,9 +166,7 @@ def test_nodes_of_settled_claims_are_not_read_for_each_claim_that_moves(world: W
 
 def test_of_many_new_claims_the_nodes_are_listed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_capacities, "READ_BY_NAME", 4)
-    world.run(1)
-    world.deploy(ONE_EACH, 5)
-    assert world.run(60, until=lambda: len(world.running_pods()) == 5)
+    deploy(world, 5)
     lists, by_name = reads_of_nodes(world)
     count(world)
     assert reads_of_nodes(world) == (lists + 1, by_name)
@@ -181,9 +184,7 @@ def test_what_a_node_has_is_read_again_while_it_is_new_and_every_ten_minutes(wor
         capacity = dict(world.cluster.nodes()[0].capacity) | {"nvidia.com/gpu": number}
         world.cluster.update("nodes", world.cluster.nodes()[0].name, capacity=capacity)
 
-    world.run(1)
-    world.deploy(ONE_EACH, 1)
-    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    deploy(world, 1)
     for number in (1, 2):
         report(number)
         assert gpus() == number
@@ -197,9 +198,7 @@ def test_what_a_node_has_is_read_again_while_it_is_new_and_every_ten_minutes(wor
 
 def test_what_was_read_at_a_time_to_come_is_read_again(world: World) -> None:
     """A clock that was an hour ahead would have it remembered for that hour."""
-    world.run(1)
-    world.deploy(ONE_EACH, 1)
-    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    deploy(world, 1)
     lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now() + timedelta(hours=1))
     (node,) = world.cluster.nodes()
     world.cluster.update("nodes", node.name, capacity=dict(node.capacity) | {"nvidia.com/gpu": 1})
@@ -209,9 +208,7 @@ def test_what_was_read_at_a_time_to_come_is_read_again(world: World) -> None:
 
 def test_two_workers_that_remember_different_things_of_a_node_do_not_write_in_turns(world: World) -> None:
     """One read the Node before its device plugin reported something else, the other one after; each rang the other."""
-    world.run(1)
-    world.deploy(ONE_EACH, 1)
-    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    deploy(world, 1)
     world.run(150)
     workers = [of_another_process(world), of_another_process(world)]
     bell = Doorbell(world.cluster.name, "nodepools")
@@ -230,9 +227,7 @@ def test_two_workers_that_remember_different_things_of_a_node_do_not_write_in_tu
 
 
 def test_a_claim_that_has_the_name_of_another_is_not_taken_for_it(world: World) -> None:
-    world.run(1)
-    world.deploy(ONE_EACH, 1)
-    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    deploy(world, 1)
     world.run(150)
     count(world)
     (claim,) = world.claims()

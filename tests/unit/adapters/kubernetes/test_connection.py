@@ -1,9 +1,11 @@
 """What is said of an API server that does not answer."""
 
 import gzip
+import random
 import socket
 import ssl
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -87,18 +89,33 @@ def test_a_token_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
         next(list_pages(refused, "/api/v1/pods"))
 
 
+def in_chunks(body: bytes, size: int) -> bytes:
+    """As HTTP/1.1 transfers it."""
+    parts = [body[at : at + size] for at in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (*parts, b""))
+
+
 @contextmanager
-def answering(status: int, content: bytes, *, compress: bool = False) -> Iterator[Connection]:
-    """A connection to a server that answers one GET so; with ``compress`` as gzip, and only to whoever accepts it."""
+def answering(status: int, content: bytes, *, compress: bool = False, chunk: int = 0) -> Iterator[Connection]:
+    """A connection to a server that answers one GET so; with ``compress`` as gzip, and only to whoever accepts it, in
+    chunks of so many bytes, 0 = as a whole.
+    """
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1" if chunk else "HTTP/1.0"
+
         def do_GET(self) -> None:
             is_refused = compress and self.headers["Accept-Encoding"] != "gzip"
             self.send_response(406 if is_refused else status)
             if compress:
                 self.send_header("Content-Encoding", "gzip")
+            if chunk:
+                self.send_header("Transfer-Encoding", "chunked")
+                self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(gzip.compress(content) if compress else content)
+            body = gzip.compress(content) if compress else content
+            with suppress(OSError):  # the client may have read enough
+                self.wfile.write(in_chunks(body, chunk) if chunk else body)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -117,11 +134,26 @@ def refusal(status: int, content: bytes) -> ApiError:
     return raised.value
 
 
-@pytest.mark.parametrize(("most", "read"), [(None, 5_000_000), (5_000_000, 5_000_000), (4_999_999, None)])
-def test_long_answers_come_compressed_and_are_measured_as_they_are_read(most: int | None, read: int | None) -> None:
-    with answering(200, b"x" * 5_000_000, compress=True) as connection:
-        content = connection.read_at_most("/api/v1/pods", most)
-    assert (None if content is None else len(content)) == read
+@pytest.mark.parametrize("chunk", [0, 17, 4_096])
+@pytest.mark.parametrize(("most", "is_read"), [(None, True), (5_000_000, True), (4_999_999, False)])
+def test_long_answers_come_compressed_and_are_measured_as_they_are_read(
+    most: int | None, is_read: bool, chunk: int
+) -> None:
+    content = b"x" * 4_000_000 + random.Random(1).randbytes(1_000_000)
+    with answering(200, content, compress=True, chunk=chunk) as connection:
+        assert connection.read_at_most("/api/v1/pods", most) == (content if is_read else None)
+
+
+@pytest.mark.parametrize("chunk", [0, 4_096, 2**20])
+def test_what_compresses_very_well_is_not_held_in_memory_beyond_its_limit(chunk: int) -> None:
+    """A thousand times smaller, as objects may be that somebody made for it."""
+    with answering(200, bytes(2**26), compress=True, chunk=chunk) as connection:
+        tracemalloc.start()
+        try:
+            assert connection.read_at_most("/api/v1/pods", 2**20) is None
+            assert tracemalloc.get_traced_memory()[1] < 2**25
+        finally:
+            tracemalloc.stop()
 
 
 def test_a_compressed_answer_that_is_broken_is_none() -> None:
