@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from spotwright.decisions.decision import decode_decision
 from spotwright.errors import Denied, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
@@ -33,9 +34,11 @@ def grown(world: World, nodes: int) -> None:
 
 def test_an_empty_node_goes_and_says_why(world: World) -> None:
     grown(world, 1)
+    (name,) = (claim.name for claim in world.claims())
     world.deploy(ONE_EACH, 0)
     assert world.run(200, until=lambda: not world.claims())
     assert not world.ec2.live_instances()
+    assert decode_decision(world.blobs.get(world.state.cluster_row.head)).message == f"1 empty node: {name}"
     assert "Disrupting NodeClaim: Empty" in {event.message for event in world.cluster.events}
     reasons = [event.message for event in world.cluster.events if event.reason == "DisruptionReason"]
     assert any("Reason: Empty" in message for message in reasons)

@@ -10,6 +10,7 @@ from spotwright.decisions.decision import Disruption
 from spotwright.disruption import consolidation, emptiness
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
+from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.disrupt.consolidate import validate_consolidation
@@ -67,7 +68,7 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         cluster_version=version,
         plan=Plan(),
         kind="disrupt",
-        message=f"{len(claims)} nodes are empty: {', '.join(claims)}",
+        message=f"{counted(len(claims), 'empty node')}: {', '.join(claims)}",
         disruptions=(
             Disruption(
                 proposal,

@@ -251,7 +251,7 @@ def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan
         cluster_version=row.version,
         plan=Plan(excess_nodeclaims=plan.excess_nodeclaims),
         kind="scale-down",
-        message=f"static NodePools have {len(uids)} nodes more than their replicas",
+        message=f"static NodePools have {counted(len(uids), 'node')} more than their replicas",
         disruptions=(Disruption(id, SCALED_DOWN, excess, uids),),
     )
     if decision is not None:
