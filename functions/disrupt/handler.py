@@ -20,7 +20,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
 metrics = Metrics()
-counter = count_log_lines(logger, "spotwright.planning")
+counter = count_log_lines(logger, "spotwright.planning", "spotwright.disruption")
 
 
 @logger.inject_lambda_context

@@ -29,7 +29,7 @@ from spotwright.simulation.state import FakeState
 from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, sort_key
-from spotwright.workflows.ports.state import ROWS_TOGETHER, StatePort
+from spotwright.workflows.ports.state import LISTED_EVALUATIONS, ROWS_TOGETHER, StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
 
@@ -182,6 +182,13 @@ def test_a_throttled_work_is_begun_once_until_its_note_ends(state: StatePort) ->
     assert state.throttle("nodepools", now=3_999, until=9_000) == 4_000
     assert state.throttle("nodepools", now=4_000, until=7_000) == 0
     assert state.throttle("looks", now=4_000, until=9_000) == 0, "another work"
+
+
+def test_the_pause_of_evaluations_that_list_is_in_the_cluster_s_row(state: StatePort) -> None:
+    assert state.cluster().evaluations_pause_until == 0
+    assert state.throttle("looks", now=4_000, until=9_000) == 0
+    assert state.throttle(LISTED_EVALUATIONS, now=1_000, until=4_000) == 0
+    assert state.cluster().evaluations_pause_until == 4_000
 
 
 @pytest.mark.parametrize("work", ["claim evaluations", "a-b.c", "set", "1"])

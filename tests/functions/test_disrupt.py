@@ -9,8 +9,10 @@ from spotwright.decisions.decision import decode_decision
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
+from spotwright.workflows.ports.state import LISTED_EVALUATIONS
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 
@@ -63,6 +65,18 @@ def test_what_an_evaluation_lists_is_counted_with_it(world: World, capsys: pytes
     handler(sqs_event([doorbell(world, "evaluate")]), Context())
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [line["ClusterLists"] for line in lines if "ClusterLists" in line] == [[1.0]]
+
+
+def test_an_evaluation_that_is_left_for_later_is_logged(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    handler = load_handler("disrupt", world).handler
+    now = world.clock.milliseconds()
+    world.state.heartbeat_at = 0
+    world.state.throttle(LISTED_EVALUATIONS, now=now, until=now + 200_000)
+    capsys.readouterr()
+    handler(sqs_event([doorbell(world, "evaluate")]), Context())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    (left,) = [line for line in lines if line.get("message") == log_lines.LEFT_EVALUATION.message]
+    assert (left["cluster"], "begins in " in left["reason"]) == (world.cluster.name, True)
 
 
 def test_a_malformed_message_fails_alone(world: World) -> None:

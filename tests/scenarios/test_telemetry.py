@@ -153,6 +153,9 @@ SCENARIOS = {
     "scenarios/lifecycle/test_nodepool_status.py": ("where_nobody_rings_the_poll_counts",),
     "scenarios/lifecycle/launch/test_taken_names.py": ("a_taken_name_costs_one_place_which_is_planned_again",),
     "scenarios/lifecycle/provisioning/test_nodeoverlays.py": ("an_overlay_says_whether_it_counts",),
+    "scenarios/lifecycle/provisioning/test_planner_at_work.py": (
+        "evaluations_list_a_large_cluster_for_a_twentieth_of_the_time",
+    ),
     "scenarios/lifecycle/provisioning/test_reservations.py": (
         "a_node_whose_reservation_ended_runs_on_as_on_demand",
         "a_reservation_that_takes_an_instance_back_is_left_alone",

@@ -91,6 +91,7 @@ NOT_STATED: dict[Field, str] = {
     (ResourceUsage, "resource"): YOUNGER,
     (ResourceUsage, "requested"): YOUNGER,
     (ClusterRow, "planner_until"): YOUNGER,
+    (ClusterRow, "evaluations_pause_until"): YOUNGER,
     (ClusterRow, "launched"): YOUNGER,
     (ClusterRow, "other_provisioner"): YOUNGER,
     (HeldBackNodes, "node_pool"): YOUNGER,

@@ -11,7 +11,7 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.disrupt.workflow import EVALUATE_AGAIN_SECONDS, disrupt
+from spotwright.workflows.disrupt.workflow import EVALUATE_AGAIN_SECONDS, LONGEST_PAUSE_SECONDS, disrupt
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import RETRY_SECONDS, provision
 from spotwright.workflows.sweep.poll import poll
@@ -228,3 +228,86 @@ def test_an_evaluation_that_a_planner_kept_back_twice_is_left_to_the_schedule(wa
     again = Doorbell(waiting.cluster.name, "evaluate", epoch=1)
     assert not list(disrupt(waiting.ports, [again], clock=waiting.clock.now))
     assert not waiting.doorbells.messages_of("disrupt", "evaluate")
+
+
+def evaluate_after(world: World, seconds: float) -> bool:
+    """Whether nodes are evaluated so many seconds from now."""
+    world.clock.advance(seconds)
+    bell = Doorbell(world.cluster.name, "evaluate", epoch=1)
+    return bool(list(disrupt(world.ports, [bell], clock=world.clock.now)))
+
+
+@pytest.fixture
+def slow_lists(waiting: World, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What each list of all pods takes from now on, seconds: the last entry."""
+    seconds = [0.0]
+    usual = waiting.cluster.pods
+
+    def pods(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+        if not node and not pending:
+            waiting.clock.advance(seconds[-1])
+        return usual(node=node, pending=pending)
+
+    monkeypatch.setattr(waiting.cluster, "pods", pods)
+    return seconds
+
+
+def test_evaluations_list_a_large_cluster_for_a_twentieth_of_the_time(waiting: World, slow_lists: list[float]) -> None:
+    """Each minute they had the API server write for 12 s of 60 what pods that wait are planned of, too."""
+    waiting.state.heartbeat_at = 0
+    slow_lists.append(12)
+    assert evaluate_after(waiting, 0)
+    assert not evaluate_after(waiting, 60)
+    assert not evaluate_after(waiting, 179)
+    slow_lists.append(2)
+    assert evaluate_after(waiting, 1)
+    assert evaluate_after(waiting, 40)
+
+
+def test_proposals_are_validated_and_a_cluster_state_is_evaluated_while_lists_rest(
+    waiting: World, slow_lists: list[float]
+) -> None:
+    waiting.state.heartbeat_at = 0
+    slow_lists.append(12)
+    assert evaluate_after(waiting, 0)
+    validation = Doorbell(waiting.cluster.name, "validate", "proposal")
+    assert [kind for kind, _ in disrupt(waiting.ports, [validation], clock=waiting.clock.now)] == ["validate"]
+    waiting.state.heartbeat_at = waiting.clock.milliseconds() + 1_000
+    assert evaluate_after(waiting, 1)
+
+
+def test_evaluations_from_a_cluster_state_have_no_pause(waiting: World, slow_lists: list[float]) -> None:
+    waiting.state.heartbeat_at = waiting.clock.milliseconds()
+    slow_lists.append(12)
+    assert evaluate_after(waiting, 1)
+    waiting.state.heartbeat_at = 0
+    assert evaluate_after(waiting, 1)
+
+
+def test_no_pause_of_evaluations_is_longer_than_a_few_minutes(waiting: World, slow_lists: list[float]) -> None:
+    waiting.state.heartbeat_at = 0
+    slow_lists.append(50)
+    assert evaluate_after(waiting, 0)
+    assert not evaluate_after(waiting, LONGEST_PAUSE_SECONDS - 1)
+    assert evaluate_after(waiting, 1)
+
+
+@pytest.mark.parametrize(("seconds", "evaluates"), [(360, False), (361, True)])
+def test_the_pause_of_a_wrong_clock_holds_no_evaluation_up(waiting: World, seconds: int, evaluates: bool) -> None:
+    waiting.state.heartbeat_at = 0
+    now = waiting.clock.milliseconds()
+    waiting.state.throttle("listed evaluations", now=now, until=now + seconds * 1000)
+    assert evaluate_after(waiting, 0) == evaluates
+
+
+def test_an_evaluation_counts_where_its_pause_cannot_be_noted(
+    waiting: World, slow_lists: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(work: str, *, now: int, until: int) -> int:
+        raise Unavailable("DynamoDB does not answer")
+
+    waiting.state.heartbeat_at = 0
+    slow_lists.append(12)
+    monkeypatch.setattr(waiting.state, "throttle", unavailable)
+    assert evaluate_after(waiting, 0)
+    assert evaluate_after(waiting, 1)

@@ -29,7 +29,7 @@ from spotwright.workflows.ports.rows import (
     Row,
     sort_key,
 )
-from spotwright.workflows.ports.state import ROWS_TOGETHER, WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import LISTED_EVALUATIONS, ROWS_TOGETHER, WRONG_CLOCK_MS
 
 # DynamoDB's limit for an item, names of attributes included.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
@@ -105,6 +105,8 @@ class FakeState:
             if now < noted <= until + WRONG_CLOCK_MS:
                 raise Conflict("another was first", code="ConditionalCheckFailed")
             self.throttled_until[work] = until
+            if work == LISTED_EVALUATIONS:
+                self.cluster_row = msgspec.structs.replace(self.cluster_row, evaluations_pause_until=until)
             return 0
         return noted
 

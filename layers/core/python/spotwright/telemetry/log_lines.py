@@ -77,6 +77,13 @@ LISTED_CLUSTER: Final = LogLine(
     remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
 )
 
+LEFT_EVALUATION: Final = LogLine(
+    _INFO, "left an evaluation of disruption for later", ("cluster", "reason"),
+    when="No forwarder is at work, so that an evaluation would list the whole cluster, and pods are planned for just"
+    " then, or the last such evaluation ended less than twenty times as long ago as it took (five minutes at most).",
+    remedy="Look whether the forwarder runs and what it logs: with it nothing is listed.",
+)
+
 # lifecycle: launching
 
 CREATED_NODECLAIM: Final = LogLine(

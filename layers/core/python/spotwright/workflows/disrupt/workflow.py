@@ -1,9 +1,14 @@
 """The doorbells of disruption: proposals are validated, then nodes are evaluated, as far as time goes."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
+from spotwright.errors import ApiError
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.inputs import DisruptResult
 from spotwright.workflows.disrupt.validate import validate
@@ -13,6 +18,10 @@ from spotwright.workflows.planning.snapshot import gather, gather_with_claims
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
+from spotwright.workflows.ports.rows import epoch_ms
+from spotwright.workflows.ports.state import LISTED_EVALUATIONS, WRONG_CLOCK_MS
+
+log: Final = logging.getLogger("spotwright.disruption")
 
 WORK: Final = "disrupt"
 # A further step is begun only with so much time left: each reads the cluster and plans.
@@ -21,6 +30,11 @@ STEP_SECONDS: Final = 20
 VALIDATE_AGAIN_SECONDS: Final = 2
 # Until nodes are evaluated again. Evaluation is rung for every minute besides.
 EVALUATE_AGAIN_SECONDS: Final = 15
+# Without a forwarder an evaluation lists the cluster, and is followed by a pause of so many times what it took: an API
+# server that takes long for it writes for them a twentieth of the time. However long they take, ...
+PAUSE_PER_SECOND: Final = 20
+# ... nodes are looked at every few minutes.
+LONGEST_PAUSE_SECONDS: Final = 300
 
 
 def disrupt(
@@ -35,16 +49,39 @@ def disrupt(
     number = len(waiting)
     with planner_at_work.noted(ports.state, WORK, now=clock(), seconds_left=seconds_left) as is_alone:
         while is_alone and waiting and not (len(waiting) < number and _is_short(seconds_left)):
-            if waiting[0].kind == "evaluate" and _keeps_pods_waiting(ports, clock()):
+            lists = waiting[0].kind == "evaluate" and not is_forwarder_alive(ports.state, now=clock())
+            if lists and (reason := _reason_not_to_list(ports, clock())):
+                log_line(log, log_lines.LEFT_EVALUATION, cluster=ports.cluster.name, reason=reason)
                 break
             bell, *waiting = waiting
-            yield bell.kind, _step(ports, bell, clock(), seconds_left)
+            began = clock()
+            result = _step(ports, bell, began, seconds_left)
+            if lists:
+                _pause(ports, began, clock())
+            yield bell.kind, result
     _ring_again(ports, waiting)
 
 
-def _keeps_pods_waiting(ports: ProvisionPorts, now: datetime) -> bool:
-    """Whether an evaluation would list the cluster beside a planner that lists it: both take twice as long."""
-    return not is_forwarder_alive(ports.state, now=now) and planner_at_work.is_noted(ports.state.cluster(), now=now)
+def _reason_not_to_list(ports: ProvisionPorts, now: datetime) -> str:
+    """A list of the cluster beside a planner's takes twice as long, and so does that. "" = there is no reason.
+
+    A pause that is longer than any may be is of a clock that is wrong.
+    """
+    row = ports.state.cluster()
+    if planner_at_work.is_noted(row, now=now):
+        return "pods are planned for just now, of lists of the cluster"
+    pause_ms = row.evaluations_pause_until - epoch_ms(now)
+    if 0 < pause_ms <= LONGEST_PAUSE_SECONDS * 1000 + WRONG_CLOCK_MS:
+        return f"an evaluation that lists the cluster takes long; the next one begins in {pause_ms // 1000 + 1} s"
+    return ""
+
+
+def _pause(ports: ProvisionPorts, began: datetime, ended: datetime) -> None:
+    seconds = min((ended - began).total_seconds() * PAUSE_PER_SECOND, LONGEST_PAUSE_SECONDS)
+    until = epoch_ms(ended) + int(seconds * 1000)
+    # Without it the next evaluation is sooner, no more.
+    with suppress(ApiError):
+        ports.state.throttle(LISTED_EVALUATIONS, now=epoch_ms(ended), until=until)
 
 
 def _in_order(bells: Iterable[Doorbell]) -> list[Doorbell]:

@@ -163,7 +163,9 @@ class NominationRow(msgspec.Struct, frozen=True):
 class ClusterRow(msgspec.Struct, frozen=True):
     """The commit point. ``head`` and ``pending_decisions`` are S3 keys of decision bodies; ``pending_decisions``:
     committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
-    until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it. ``launched``:
+    until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it.
+    ``evaluations_pause_until``: epoch milliseconds before which no evaluation of disruption lists the cluster, 0 = any
+    may; as long as the last one took, twenty times. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
@@ -178,6 +180,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     disruption_paused: bool = False
     other_provisioner: str = ""
     planner_until: int = 0
+    evaluations_pause_until: int = 0
     launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1
 

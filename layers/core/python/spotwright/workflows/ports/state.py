@@ -17,6 +17,8 @@ from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, N
 ROWS_TOGETHER: Final = 100
 # No two works of a kind are noted for times that differ by so much.
 WRONG_CLOCK_MS: Final = 60_000
+# A work of ``throttle``, whose end ``cluster`` tells: evaluations of disruption that list the cluster.
+LISTED_EVALUATIONS: Final = "listed evaluations"
 
 
 class StatePort(Protocol):
@@ -48,7 +50,8 @@ class StatePort(Protocol):
 
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
         notices_again (a look at new ones, beside or after a plan) | evaluations (of disruption) | canaries (the same,
-        while a canary has not proved itself) | listing (of the cluster, for pods that wait long). 0 when it is noted;
+        while a canary has not proved itself) | LISTED_EVALUATIONS (those that list the cluster) | listing (of the
+        cluster, for pods that wait long). 0 when it is noted;
         otherwise until when an earlier note holds, and nothing changed. Notes of wrong clocks hold nobody up, as in
         ``begin_planning``.
         """

@@ -9,7 +9,7 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow
-from spotwright.workflows.ports.state import WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import LISTED_EVALUATIONS, WRONG_CLOCK_MS
 
 # The row that says who else provisions nodes in the cluster.
 _PROVISIONER: Final = "provisioner"
@@ -36,7 +36,8 @@ class ClusterItem:
             paused=pause is not None and pause.get("provisioning", {}).get("BOOL", True),
             disruption_paused=pause is not None and pause.get("disruption", {}).get("BOOL", True),
             other_provisioner=text_attribute(rows.get(_PROVISIONER, {}), "running"),
-            planner_until=number_attribute(item, "provision_until"),
+            planner_until=number_attribute(item, _end("provision")),
+            evaluations_pause_until=number_attribute(item, _end(LISTED_EVALUATIONS)),
             launched=msgspec.json.decode(text_attribute(item, "launched") or "[]", type=tuple[LaunchedInMinute, ...]),
         )
 
