@@ -316,6 +316,30 @@ def test_an_instance_that_a_claim_speaks_of_is_no_orphan(world: World) -> None:
     assert not find_orphan(world, instance, world.clock.now())
 
 
+@pytest.mark.parametrize(
+    ("alive", "seconds", "rung"),
+    [(True, 0, 0), (True, 14, 0), (True, 15, 3), (False, 0, 3)],
+    ids=["a moment ago", "14 s ago", "15 s ago", "without a forwarder"],
+)
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_claim_that_got_on_a_moment_ago_is_not_rung_for(
+    world: World, alive: bool, seconds: int, rung: int, deleted: bool
+) -> None:
+    """At each full minute a hundred nodes that boot or drain took one more step than the nodes ring for."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
+    assert world.run(60, until=lambda: all(claim.is_condition_true("Launched") for claim in world.claims()))
+    if deleted:
+        assert world.run(60, until=lambda: all(claim.is_condition_true("Initialized") for claim in world.claims()))
+        world.run(60)
+        for claim in world.claims():
+            world.cluster.delete("nodeclaims", claim.metadata)
+    world.clock.advance(seconds)
+    world.doorbells.messages.clear()
+    world.state.heartbeat_at = world.clock.milliseconds() if alive else 0
+    poll(world, now=world.clock.now(), scheduled=True)
+    assert len(world.doorbells.messages_of("lifecycle", "claim")) == rung
+
+
 @pytest.mark.parametrize(("left", "delay"), [(-5, 0), (0, 0), (37.2, 38), (60, 60), (61, None)])
 def test_a_claim_that_expires_within_the_minute_is_rung_for_at_its_second(
     world: World, left: float, delay: int | None

@@ -15,6 +15,7 @@ import msgspec
 
 from spotwright.errors import ApiError
 from spotwright.lifecycle import instance_health, liveness, node_repair, reservation_expiration
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.ec2.instance_type import Catalog
@@ -139,9 +140,12 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     claims = view.claims
     if _is_miscounted(pools, claims):
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
-    unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _is_unsettled(claim, view.tainted_nodes)]
+    unsettled = [claim for claim in claims if _is_unsettled(claim, view.tainted_nodes)]
+    if forwarder_alive:
+        # A node that boots or drains rings for each step: a hundred that do so now need no second one.
+        unsettled = [claim for claim in unsettled if not _progressed_lately(claim, now)]
     if unsettled:
-        ports.doorbells.ring("lifecycle", unsettled)
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "claim", claim.name) for claim in unsettled])
     if scheduled:
         _ring_expiring(ports.doorbells, name, claims, now)
         if any(node_repair.is_due(unhealthy_condition(node), now) for node in view.nodes):
@@ -442,6 +446,14 @@ def _is_unsettled(claim: NodeClaim, tainted_nodes: Collection[str]) -> bool:
     if claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized"):
         return True
     return claim.node_name in tainted_nodes and not claim.is_condition_true("DisruptionReason")
+
+
+def _progressed_lately(claim: NodeClaim, now: datetime) -> bool:
+    """Whether its conditions changed, or it was created or deleted, a moment ago. A time of the future says nothing."""
+    metadata = claim.metadata
+    times = [metadata.creation_timestamp, metadata.deletion_timestamp]
+    times += [condition.last_transition_time for condition in claim.conditions]
+    return any(time is not None and abs((now - time).total_seconds()) < NODE_TICK_SECONDS for time in times)
 
 
 def _unplanned(state: StatePort, row: ClusterRow, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
