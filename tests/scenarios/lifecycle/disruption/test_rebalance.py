@@ -256,6 +256,25 @@ def test_a_recommendation_holds_beside_a_state_change_that_ec2_does_not_confirm(
     assert world.run(240, until=lambda: claim.name not in {claim.name for claim in world.claims()})
 
 
+def test_a_recommendation_that_a_state_change_did_not_end_makes_its_pool_dearer_once() -> None:
+    """EC2 sent no second recommendation: two of them more than five minutes apart would count twice."""
+    world = running(1, policy="Ignore")
+    (claim,) = world.claims()
+    instance = instance_id(claim.provider_id)
+    recommend(world, claim)
+    world.run(30)
+    for name in ("stopping", "stopped"):
+        world.clock.advance(600)
+        deliver(world, instance, name)
+        world.run(30)
+    row = world.state.notice(instance)
+    assert row is not None
+    assert (row.kind, row.phase, row.warning) == ("rebalance_recommendation", RECOMMENDED, "")
+    assert row.due - world.clock.milliseconds() > 3_600_000
+    (health,) = world.state.offering_health(0)
+    assert len(health.rebalanced_at_ms) == 1
+
+
 def test_a_state_change_that_ec2_shows_late_counts_after_a_recommendation_of_long_ago() -> None:
     world = running(1, policy="Ignore")
     (claim,) = world.claims()

@@ -215,8 +215,9 @@ def _notice_row(
         return msgspec.structs.replace(
             replaced, kind=row.kind, ended=row.ended, warning=kept, phase="new", events=row.events, due=row.due
         )
-    deadline = replaced.deadline if replaced is not None and kept else 0
-    return _with_warning(msgspec.structs.replace(row, warning=kept, deadline=deadline), notices)
+    if replaced is not None and kept:
+        row = msgspec.structs.replace(row, warning=kept, deadline=replaced.deadline, claim=replaced.claim)
+    return _with_warning(row, notices)
 
 
 def _with_event(events: tuple[str, ...], notice: Notice) -> tuple[str, ...]:

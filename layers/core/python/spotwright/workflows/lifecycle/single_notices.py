@@ -156,9 +156,13 @@ def _go_by_warning(ports: LifecyclePorts, row: NoticeRow) -> None:
 
 
 def _recommend(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
-    """Leave a recommendation to ``disrupt``, which replaces the node if the NodePool's policy says so."""
-    mark_offerings(ports, [Interrupted(row, claim).offering])
-    record_event_of_claim(ports, claim, EVENTS[NoticeKind.REBALANCE_RECOMMENDATION](), now)
+    """Leave a recommendation to ``disrupt``, which replaces the node if the NodePool's policy says so.
+
+    One that was left to it before, until the instance seemed to end, is no second recommendation.
+    """
+    if not row.claim:
+        mark_offerings(ports, [Interrupted(row, claim).offering])
+        record_event_of_claim(ports, claim, EVENTS[NoticeKind.REBALANCE_RECOMMENDATION](), now)
     save_notice(
         ports, row, claim=claim.name, phase=RECOMMENDED, due=min(row.created, epoch_ms(now)) + RECOMMENDATION_MS
     )

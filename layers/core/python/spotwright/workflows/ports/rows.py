@@ -112,7 +112,8 @@ class NoticeRow(msgspec.Struct, frozen=True):
     """A warning about one instance. ``deadline``/``due``: epoch milliseconds, 0 = none.
 
     ``phase``: new → replacing → done; of a rebalance recommendation: new → recommended → done; of a change that
-    EC2 has scheduled: new → scheduled → done. ``command``: the id of the command that replaces it, "" = none.
+    EC2 has scheduled: new → scheduled → done. ``claim``: the NodeClaim for which something was done about the notice,
+    or about the row's ``warning``; "" = nothing yet. ``command``: the id of the command that replaces it, "" = none.
     ``attempt``: how many replacements failed before. ``ended``: the instance has stopped or terminated; before, it was
     about to. ``events``: ids of EventBridge's events that became this row, the newest last, after some of those that
     it replaced; none of them is acted on again. ``warning``: of an instance's end, the kind of what EC2 had announced
