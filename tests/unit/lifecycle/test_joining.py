@@ -1,17 +1,18 @@
 """Registration, initialization and liveness of a claim."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.liveness import expiration, timeout
-from spotwright.lifecycle.registration import is_registered_with_another, register
+from spotwright.lifecycle.registration import is_registered_with_another, register, unregister
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
 
@@ -82,6 +83,24 @@ def test_the_node_takes_over_what_the_claim_says() -> None:
     assert adoption.metadata["finalizers"] == [labels.FINALIZER]
     assert adoption.metadata["ownerReferences"][0]["uid"] == "u"
     assert adoption.taints == (Taint("spot", "NoSchedule", "only"), STARTUP)
+
+
+def owned(*uids: str, **metadata: Any) -> Node:
+    """A node that was registered with NodeClaims of these uids."""
+    owners = tuple(OwnerReference("NodeClaim", uid, uid) for uid in uids)
+    about = ObjectMeta("node", labels={"team": "a"}, finalizers=(labels.FINALIZER,), owner_references=owners)
+    return node(metadata=msgspec.structs.replace(about, **metadata))
+
+
+def test_a_node_that_two_claims_own_loses_one_owner_and_nothing_of_the_other() -> None:
+    assert [owner["uid"] for owner in unregister(CLAIM, owned("u", "other")).pop("ownerReferences")] == ["other"]
+    assert unregister(CLAIM, owned("u", "other")).keys() == {"ownerReferences"}
+    assert unregister(CLAIM, owned("u")).keys() == {"ownerReferences", "labels", "annotations", "finalizers"}
+
+
+def test_nothing_is_taken_from_a_node_of_anothers_or_one_that_has_to_be_drained() -> None:
+    assert unregister(CLAIM, owned("other")) == {}
+    assert unregister(CLAIM, owned("u", deletion_timestamp=BORN)) == {}
 
 
 def test_taints_that_the_kubelet_set_are_not_synced_again() -> None:

@@ -3,7 +3,7 @@
 Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/registration.go``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from spotwright.lifecycle.steps import (
 )
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import OwnerReference
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.telemetry import events, log_lines
@@ -62,6 +63,32 @@ def is_registered_with_another(claim: NodeClaim, nodes: Iterable[Node]) -> bool:
     return own is not None and claim.is_condition_true("Registered") and claim.node_name != own.name
 
 
+def unregister(claim: NodeClaim, node: Node) -> dict[str, Any]:
+    """As a merge patch, what registration with the claim wrote on a Node that does not have its instance, taken back.
+
+    Its pods stay, and so do its taints. What a kubelet or the cloud controller manager sets on any Node stays as it is:
+    nobody knows what it was. Empty where nothing is to be taken back; where another NodeClaim owns the Node, too, what
+    the two have in common is the other's. A Node that is being deleted keeps its finalizer until its pods are drained.
+    """
+    owners = node.metadata.owner_references
+    others = [owner for owner in owners if owner.uid != claim.metadata.uid]
+    if len(others) == len(owners) or node.metadata.deletion_timestamp is not None:
+        return {}
+    change: dict[str, Any] = {"ownerReferences": [_encoded(owner) for owner in others]}
+    if any(owner.kind == "NodeClaim" for owner in others):
+        return change
+    given = claim.metadata.labels | {labels.REGISTERED: "true", labels.INITIALIZED: "true"}
+    return change | {
+        "labels": _without(node.metadata.labels, given, _OF_ANY_NODE),
+        "annotations": _without(node.metadata.annotations, claim.metadata.annotations, _CLAIM_ONLY_ANNOTATIONS),
+        "finalizers": [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER],
+    }
+
+
+def _without(present: Mapping[str, str], given: Mapping[str, str], kept: Collection[str]) -> dict[str, None]:
+    return {key: None for key, value in given.items() if present.get(key) == value and key not in kept}
+
+
 def register(claim: NodeClaim, nodes: tuple[Node, ...], other_claims: Sequence[str] = ()) -> Registration:
     """``nodes``: the nodes with the claim's provider id; ``other_claims``: NodeClaims that are registered with it.
 
@@ -102,11 +129,7 @@ def _metadata_patch(claim: NodeClaim, node: Node) -> dict[str, Any]:
             key: value for key, value in claim.metadata.annotations.items() if key not in _CLAIM_ONLY_ANNOTATIONS
         },
         "ownerReferences": [
-            *(
-                {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-                for owner in node.metadata.owner_references
-                if owner.uid != claim.metadata.uid
-            ),
+            *(_encoded(owner) for owner in node.metadata.owner_references if owner.uid != claim.metadata.uid),
             {
                 "apiVersion": "karpenter.sh/v1",
                 "kind": "NodeClaim",
@@ -121,7 +144,14 @@ def _metadata_patch(claim: NodeClaim, node: Node) -> dict[str, Any]:
     return change
 
 
-_CLAIM_ONLY_ANNOTATIONS = frozenset(
+def _encoded(owner: OwnerReference) -> dict[str, Any]:
+    return {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+
+
+_OF_ANY_NODE: Final = frozenset(
+    {labels.ARCH, labels.OS, labels.HOSTNAME, labels.INSTANCE_TYPE, labels.REGION, labels.ZONE, labels.WINDOWS_BUILD}
+)
+_CLAIM_ONLY_ANNOTATIONS: Final = frozenset(
     {
         labels.INSTANCE_TAGGED,
         labels.CLUSTER_NAME_TAGGED,

@@ -281,6 +281,15 @@ def other_nodes(claim: NodeClaim) -> frozenset[str]:
     return frozenset(filter(None, claim.metadata.annotations.get(labels.OTHER_NODES, "").split(",")))
 
 
+def note_other_node(ports: LifecyclePorts, claim: NodeClaim, name: str) -> NodeClaim:
+    """The claim, which names a further Node of its instance from then on."""
+    names = other_nodes(claim)
+    if name in names:
+        return claim
+    change = {"annotations": {labels.OTHER_NODES: ",".join(sorted(names | {name}))}}
+    return ports.cluster.patch_nodeclaim(claim, change)
+
+
 def is_anothers(claim: NodeClaim, node: Node) -> bool:
     """Whether the claim is registered with another Node than this one, which a claim of another name owns."""
     owners = {owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim"}

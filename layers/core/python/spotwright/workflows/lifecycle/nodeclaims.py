@@ -21,7 +21,9 @@ from spotwright.lifecycle.registration import (
     NodeUpdate,
     is_registered_with_another,
     lacks_partition,
+    own_node,
     register,
+    unregister,
 )
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS, next_tick
 from spotwright.lifecycle.steps import ConditionChange, Deletion, StepResult, false_condition, true_condition
@@ -43,6 +45,7 @@ from spotwright.workflows.lifecycle.actions import (
     log,
     log_claim,
     nodes_of,
+    note_other_node,
     other_claims,
     record_events,
     report_duplicate_claims,
@@ -232,14 +235,27 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None, n
         deletion = Deletion("node_deleted", f"Node {deleted} was deleted")
         delete_claim_and_say_why(ports, claim, deletion, now=now)
         return None
-    if not claim.is_condition_true("Registered") or is_registered_with_another(claim, nodes):
+    if is_registered_with_another(claim, nodes):
+        return _step_registration(ports, note_other_node(ports, claim, claim.node_name), nodes, seen, now)
+    if not claim.is_condition_true("Registered"):
         return _step_registration(ports, claim, nodes, seen, now)
     node = next((node for node in nodes if node.name == claim.node_name), nodes[0] if nodes else None)
     if not claim.is_condition_true("Initialized"):
-        return _step_initialization(ports, claim, node, now)
-    if seen is not None and claim.is_condition_true(DRIFTED):
-        request_disruption_soon(ports, now=now)
-    return _step_initialized(ports, claim, node, now)
+        wait = _step_initialization(ports, claim, node, now)
+    else:
+        if seen is not None and claim.is_condition_true(DRIFTED):
+            request_disruption_soon(ports, now=now)
+        wait = _step_initialized(ports, claim, node, now)
+    _unregister_others(ports, claim, nodes)
+    return wait
+
+
+def _unregister_others(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ...]) -> None:
+    """Take back what registration wrote on Nodes that only stated the provider id, once the instance's own has it."""
+    own = own_node(claim, nodes)
+    for node in nodes if own is not None else ():
+        if node is not own and (change := unregister(claim, node)):
+            ports.cluster.set_taints(node, node.taints, metadata=change)
 
 
 def _deleted_node(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ...]) -> str:

@@ -16,7 +16,7 @@ from spotwright.workflows.lifecycle.actions import (
     claims_of_instance,
     expected_node,
     is_anothers,
-    other_nodes,
+    note_other_node,
     report_duplicate_claims,
     ring_lifecycle,
 )
@@ -64,13 +64,9 @@ def _with_other_node(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: d
         return claim
     event = events.DUPLICATE_NODES(names=", ".join(sorted((node.name, first.name))))
     ports.cluster.record_event("nodes", node.metadata, event, now=now)
-    names = other_nodes(claim)
-    is_known = node.name in names or is_anothers(claim, node)
-    if is_known or not claim.is_managed or is_left_alone(ports, claim, now=now):
+    if is_anothers(claim, node) or not claim.is_managed or is_left_alone(ports, claim, now=now):
         return claim
-    return ports.cluster.patch_nodeclaim(
-        claim, {"annotations": {labels.OTHER_NODES: ",".join(sorted(names | {node.name}))}}
-    )
+    return note_other_node(ports, claim, node.name)
 
 
 def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:

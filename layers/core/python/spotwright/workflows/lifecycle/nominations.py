@@ -97,7 +97,7 @@ def await_binding(
     # A pod that comes to the node rings.
     age = (now - since).total_seconds() if since is not None else 0
     next_look = min(max(LOOK_SECONDS, age), (row.due - epoch_ms(now)) / 1000)
-    if row.phase == "promised":
+    if row.node != node.name:
         _nominate(ports, claim, node, row, now)
         return next_look
     if pods is None:
@@ -160,7 +160,10 @@ def _nominate(
 ) -> NominationRow:
     """The row afterwards. It is written first, so that a nomination of a pod is known to be Spotwright's."""
     try:
-        if row.phase == "promised":
+        if row.node != node.name:
+            if row.node:
+                # Another Node stated the provider id of the claim until this one joined.
+                ports.cluster.clear_nominations(row.node, row.pods)
             row = _mark_nominated(ports, claim, node, row, now)
         ports.cluster.nominate(node.name, row.pods, again=again)
     except ApiError as failure:
