@@ -9,7 +9,7 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
-from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
@@ -236,6 +236,22 @@ def test_a_claim_that_has_the_name_of_another_is_not_taken_for_it(world: World) 
         claim, metadata=about, provider_id="", node_name="", capacity={"cpu": 64_000}))  # fmt: skip
     count(world)
     assert pool(world).resources["cpu"] == 64_000
+
+
+def test_what_a_node_that_was_made_anew_has_is_read_again_until_it_is_initialized(world: World) -> None:
+    """Of its NodeClaim, which was launched for a GPU, that counts until then."""
+    deploy(world, 1)
+    world.run(150)
+    (claim,), (node,) = world.claims(), world.cluster.nodes()
+    world.cluster.update("nodeclaims", claim.name, capacity=dict(claim.capacity) | {"nvidia.com/gpu": 1})
+    world.cluster.remove("nodes", node.name)
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=ObjectMeta(node.name)))
+    another = of_another_process(world)
+    for initialized in (False, True):
+        if initialized:
+            world.cluster.update("nodes", node.name, labels={labels.INITIALIZED: "true"})
+        lifecycle(another, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
+        assert ("nvidia.com/gpu" in pool(world).resources) is not initialized
 
 
 def test_a_large_cluster_is_counted_less_often(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

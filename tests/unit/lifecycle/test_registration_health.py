@@ -103,6 +103,7 @@ def test_a_change_of_the_pool_or_its_class_begins_anew(present: NodePool, class_
         (1, "an earlier pool", "True", "", "Unknown"),
         (1, "pool", "False", "", "Unknown"),
         (1, "pool", "True", "xx", "False"),
+        (1, "pool", "True", "xxoo", "False"),
     ],
 )
 @pytest.mark.parametrize("has_row", [True, False])

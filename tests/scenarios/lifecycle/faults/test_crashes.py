@@ -152,6 +152,20 @@ def test_losing_the_table_after_the_purchase_adopts_what_was_bought() -> None:
     assert _tidy(world)
 
 
+def test_losing_the_table_while_instances_are_written_gives_no_instance_to_two_claims() -> None:
+    """The first claim of the launch has its instance; the second one adopts what is left of what was bought."""
+    world = fresh_world()
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
+    world.effects.crash_at("cluster", "write_nodeclaim_status")
+    with pytest.raises(Crash):
+        world.run(10)
+    assert [bool(claim.provider_id) for claim in world.claims()] == [True, False]
+    world.state.clear()
+    world.state.current_catalog_key = "catalogs/given"
+    assert world.run(200, until=lambda: all(claim.provider_id for claim in world.claims()))
+    assert len({claim.provider_id for claim in world.claims()}) == len(world.claims()) == 2
+
+
 def test_every_instance_carries_its_launch() -> None:
     world, _ = run_with_crash_after(10_000)
     rows = {row.id for key in world.state.rows if (row := world.state.launch(key.removeprefix("launch#")))}

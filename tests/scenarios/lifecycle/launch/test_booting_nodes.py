@@ -9,6 +9,7 @@ import pytest
 
 from spotwright.errors import Unavailable
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TICK_SECONDS
+from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
@@ -69,6 +70,21 @@ def test_without_a_forwarder_claims_are_looked_at_every_three_seconds() -> None:
     world.forwarder_runs = False
     world.run(40)
     assert seconds_to_register(world) <= TICK_SECONDS + 1
+
+
+def test_without_a_forwarder_a_node_is_registered_at_once_though_ec2_did_not_say_which_name_it_will_have() -> None:
+    """EC2 shows the private DNS name of an instance once it runs. At zero nodes no forwarder rings."""
+    world = fresh_world()
+    world.forwarder_runs = False
+    usual = world.ec2.instances_of_launch
+    world.ec2.instances_of_launch = lambda launch: tuple(  # type: ignore[method-assign]
+        msgspec.structs.replace(instance, private_dns_name="") for instance in usual(launch)
+    )
+    world.deploy(POD, 1)
+    assert world.run(60, until=lambda: bool(world.cluster.nodes()))
+    assert not any(labels.EXPECTED_NODE in claim.metadata.annotations for claim in world.claims())
+    world.run(TICK_SECONDS + 1)
+    assert [claim.is_condition_true("Registered") for claim in world.claims()] == [True]
 
 
 def test_the_lost_doorbell_of_a_node_that_joined_costs_a_quarter_of_a_minute() -> None:

@@ -377,6 +377,26 @@ def test_a_second_node_of_a_claim_is_reported_and_goes_with_the_instance(world: 
     assert world.run(15 * MINUTES, until=lambda: not world.claims() and not world.cluster.nodes())
 
 
+def test_a_node_that_a_claim_of_another_instance_owns_is_a_second_one_of_the_instance_that_it_states(
+    world: World,
+) -> None:
+    """A Node cannot change its provider id, but it may be made with any owner."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    world.run(90)
+    claim, other = world.claims()
+    owners = node_of(world, other).metadata.owner_references
+    stated = second_node(world, claim, "stated")
+    world.cluster.put(
+        "nodes",
+        msgspec.structs.replace(stated, metadata=msgspec.structs.replace(stated.metadata, owner_references=owners)),
+    )
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", "stated")], now=world.clock.now())
+    reported = {event.message for event in world.cluster.events if event.reason == "DuplicateNodes"}
+    assert len(reported) == 1
+    assert claim.node_name in reported.pop()
+
+
 def second_node(world: World, claim: NodeClaim, name: str, *, finalizers: tuple[str, ...] = ()) -> Node:
     """A kubelet that registered under another name left the old Node behind; or somebody states another's instance."""
     first = node_of(world, claim)

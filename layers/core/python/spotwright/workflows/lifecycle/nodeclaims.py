@@ -17,7 +17,6 @@ from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
 from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import (
-    MULTIPLE_NODECLAIMS,
     NodeUpdate,
     is_registered_with_another,
     lacks_partition,
@@ -338,9 +337,7 @@ def _step_registration(
 ) -> float | None:
     if nodes and lacks_partition(claim):
         claim = _add_partition(ports, claim)
-    before = find_condition(claim.conditions, "Registered")
-    was_shared = before is not None and before.reason == MULTIPLE_NODECLAIMS
-    others = _registered_claims(ports, claim, seen) if nodes or was_shared or joins_late(claim, now) else ()
+    others = _registered_claims(ports, claim, seen) if nodes or joins_late(claim, now) else ()
     if others:
         report_duplicate_claims(ports, nodes or nodes_of(ports, others[0]), (claim, *others), now=now)
     registration = register(claim, nodes, [other.name for other in others])

@@ -73,26 +73,20 @@ def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     """The claims with the node's provider id: the owner of a registered node, and those that its instance labels.
 
     A list by label makes the API server look at all claims, while pods come and go on hundreds of nodes: the registered
-    owner is enough, since another claim of the instance is found when it is to be registered. When the node goes, all
-    of its claims count. A claim without the label may have the node all the same: before the node counts as unclaimed,
-    all are listed.
+    owner is enough, since another claim of the instance is found when one is to be registered, or goes. A claim without
+    the label may have the node all the same: before the node counts as unclaimed, all are listed.
     """
     owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
     claims = claims_by_name(ports, owners)
-    if not any(claim.provider_id == node.provider_id and _is_enough(claim) for claim in claims.values()):
+    if not any(
+        claim.provider_id == node.provider_id and claim.is_condition_true("Registered") for claim in claims.values()
+    ):
         labeled = claims_of_instance(ports, instance_id(node.provider_id), cached=True)
         claims |= claims_by_name(ports, {claim.name for claim in labeled} - claims.keys())
     of_node = [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
     if of_node or labels.FINALIZER not in node.metadata.finalizers:
         return of_node
     return [claim for claim in ports.cluster.nodeclaims() if claim.provider_id == node.provider_id]
-
-
-def _is_enough(claim: NodeClaim) -> bool:
-    """Whether no further claim of the owner's node is looked for: it is registered, or its drain has begun."""
-    if claim.metadata.deletion_timestamp is not None:
-        return find_condition(claim.conditions, "Drained") is not None
-    return claim.is_condition_true("Registered")
 
 
 def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[InstanceTermination], now: datetime) -> None:
