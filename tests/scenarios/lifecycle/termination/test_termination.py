@@ -458,6 +458,34 @@ def test_pods_have_their_whole_grace_period_before_a_deadline_that_comes_after_t
     assert "granted 29 seconds of grace-period" in forced.message
 
 
+@pytest.mark.parametrize("seconds", [7, 37, 59])
+def test_pods_have_their_whole_grace_period_though_the_eviction_of_another_pod_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """A webhook denies it, or the API server does not answer; no tick is near."""
+    monkeypatch.setattr(retry, "MAXIMUM_TICKS", 20)
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=900 + seconds)
+    for name in ("denied", "kept"):
+        world.deploy(builders.pod(name, cpu_millicores=300), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 2)
+    world.forget_deployments()
+    (claim,) = world.claims()
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("kept", "kept", max_unavailable=0))
+    evict = world.cluster.evict
+
+    def refuse_eviction(pod: Pod) -> bool:
+        if pod.name.startswith("denied"):
+            raise Denied("an admission webhook denied the request", code="Forbidden")
+        return evict(pod)
+
+    monkeypatch.setattr(world.cluster, "evict", refuse_eviction)
+    delete(world, claim)
+    assert world.run(990, until=lambda: not world.running_pods())
+    forced = [event.message for event in world.cluster.events if event.reason == "Disrupted"]
+    assert len(forced) == 2
+    assert all("granted 29 seconds of grace-period" in message for message in forced)
+
+
 def test_a_volume_is_waited_for_until_a_deadline_that_comes_after_the_last_tick_and_no_longer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,14 +113,15 @@ def _drain_node(
         wait = _await_plan(ports, drained, now)
         if wait > 0:
             return wait
+    # It is rung for first: an eviction that fails must not make it late.
+    due = drain.next_forced_deletion
+    until_forced = _await(ports, claim, due, now) if due is not None else None
     try:
         if deadline is not None:
             _delete_forcefully(ports, claim, drain, deadline, now)
     finally:
         wait = _evict(ports, claim, node, drain, now)
-    if drain.next_forced_deletion is None:
-        return wait
-    return _await(ports, claim, drain.next_forced_deletion, now)
+    return wait if until_forced is None else until_forced
 
 
 def _began(claim: NodeClaim | None, node: Node, drained: Condition | None, now: datetime) -> datetime:
