@@ -98,6 +98,11 @@ def test_a_node_that_two_claims_own_loses_one_owner_and_nothing_of_the_other() -
     assert unregister(CLAIM, owned("u")).keys() == {"ownerReferences", "labels", "annotations", "finalizers"}
 
 
+def test_a_label_that_somebody_changed_since_is_not_taken_back() -> None:
+    assert unregister(CLAIM, owned("u"))["labels"] == {"team": None}
+    assert unregister(CLAIM, owned("u", labels={"team": "b"}))["labels"] == {}
+
+
 def test_nothing_is_taken_from_a_node_of_anothers_or_one_that_has_to_be_drained() -> None:
     assert unregister(CLAIM, owned("other")) == {}
     assert unregister(CLAIM, owned("u", deletion_timestamp=BORN)) == {}
