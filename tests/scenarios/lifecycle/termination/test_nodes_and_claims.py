@@ -635,9 +635,11 @@ def test_what_a_node_got_that_stated_anothers_provider_id_is_taken_back_when_tha
     pool = world.cluster.find("nodepools", "default")
     world.cluster.put("nodepools", msgspec.structs.replace(pool, labels={"example.com/secrets": "true"}))
     claim = launched_claim(world)
-    before = {"labels": {labels.ZONE: "its-own", "team": "a"}, "annotations": {"note": "b"}}
     owner = OwnerReference("Machine", "theirs", "their-uid")
-    lying_node_joins(world, claim, **before, finalizers=("example.com/theirs",), owner_references=(owner,))
+    lying_node_joins(
+        world, claim, labels={labels.ZONE: "its-own", "team": "a"}, annotations={"note": "b"},
+        finalizers=("example.com/theirs",), owner_references=(owner,),
+    )  # fmt: skip
     given = lying_node(world).metadata
     assert {"example.com/secrets", labels.NODEPOOL, labels.INITIALIZED} <= given.labels.keys()
     assert labels.FINALIZER in given.finalizers
@@ -650,7 +652,7 @@ def test_what_a_node_got_that_stated_anothers_provider_id_is_taken_back_when_tha
     of_any_node = {labels.ZONE, labels.INSTANCE_TYPE, labels.ARCH, labels.OS, labels.REGION}
     assert left.labels.keys() - {"team"} <= of_any_node
     assert {labels.ZONE, "team"} <= left.labels.keys()
-    assert left.annotations == before["annotations"]
+    assert left.annotations == {"note": "b"}
     assert (left.finalizers, left.owner_references) == (("example.com/theirs",), (owner,))
     assert [pod.node_name for pod in world.running_pods()] == ["lying"]
     assert "lying" in current(world, claim).metadata.annotations[labels.OTHER_NODES]
@@ -736,6 +738,18 @@ def test_a_node_that_anothers_finalizer_keeps_keeps_its_claim_and_not_its_instan
     assert not world.cluster.nodes()
     said = [vars(record)["node"] for record in caplog.records if record.message == "deleted node"]
     assert said.count(node.name) == 1
+
+
+def test_a_node_that_anothers_finalizer_keeps_does_not_keep_a_claim_that_was_not_registered(world: World) -> None:
+    """As in Karpenter: the Node has nothing of it."""
+    claim = launched_claim(world)
+    world.forget_deployments()
+    name = claim.metadata.annotations[labels.EXPECTED_NODE]
+    world.cluster.put("nodes", Node(ObjectMeta(name, finalizers=("example.com/theirs",)), claim.provider_id))
+    world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    assert world.run(2 * MINUTES, until=lambda: claim.name not in {each.name for each in world.claims()})
+    assert world.cluster.find("nodes", name).metadata.finalizers == ("example.com/theirs",)
+    assert not world.ec2.live_instances()
 
 
 def with_provider_id(world: World, provider_id: str) -> NodeClaim:

@@ -1,5 +1,6 @@
 """The end of a NodeClaim: drained in order, budgets respected, nothing let go before the instance is gone."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -142,6 +143,28 @@ def test_no_claim_is_written_from_what_it_was_before(
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
     assert not stale
+
+
+def test_a_claim_that_was_made_anew_as_the_first_one_of_its_name_went_keeps_its_finalizer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker had let the first one go."""
+    claim = running_node(world)
+    patch, made = world.cluster.patch_metadata, list[NodeClaim]()
+
+    def patch_metadata(kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
+        if change.get("finalizers") == [] and kind == "nodeclaims" and not made:
+            about = ObjectMeta(claim.name, labels={labels.NODEPOOL: "default"}, finalizers=(labels.FINALIZER,))
+            made.append(world.cluster.put("nodeclaims", NodeClaim(about, claim.node_class_ref)))
+        patch(kind, metadata, change)
+
+    monkeypatch.setattr(world.cluster, "patch_metadata", patch_metadata)
+    delete(world, claim)
+    assert world.run(120, until=lambda: bool(made))
+    current = world.cluster.nodeclaim(claim.name)
+    assert current is not None
+    assert current.metadata.uid == made[0].metadata.uid
+    assert labels.FINALIZER in current.metadata.finalizers
 
 
 def test_a_drain_lasts_five_seconds_even_when_nobody_is_there(world: World) -> None:

@@ -136,11 +136,11 @@ def _began(claim: NodeClaim | None, node: Node, drained: Condition | None, now: 
 
 
 def _await(ports: LifecyclePorts, claim: NodeClaim | None, at: datetime, now: datetime) -> float:
-    """Seconds until ``at``; the claim is rung for just after it when it is near and ticks may not come in time: some
-    minutes after the deletion they grow longer, and then end.
+    """Seconds until ``at``, which has not passed; the claim is rung for just after it when it is near and ticks may not
+    come in time: some minutes after the deletion they grow longer, and then end.
     """
     deleted = claim.metadata.deletion_timestamp if claim is not None else None
-    if claim is not None and deleted is not None and now - deleted >= FULL_RATE and timedelta(0) <= at - now <= SOON:
+    if claim is not None and deleted is not None and now - deleted >= FULL_RATE and at - now <= SOON:
         seconds = math.floor((at - now).total_seconds()) + 1
         ring_lifecycle(ports, "claim", [claim.name], delay_seconds=seconds)
     return (at - now).total_seconds()
