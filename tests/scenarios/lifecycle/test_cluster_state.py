@@ -697,3 +697,40 @@ def test_a_state_hides_no_more_of_old_nodes_than_the_status_counts_while_claims_
         world.cluster.update("nodepools", pool.name, resources=pool.resources, node_count=pool.node_count)
         highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in world.claims()))
     assert 16_000 < highest <= 40_000
+
+
+def cluster_at_its_limits(lag: float) -> World:
+    world = shipping(lag)
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 12_000}))
+    settled(world, 6)
+    return world
+
+
+def static_cluster(lag: float) -> World:
+    world = shipping(lag)
+    world.settings = msgspec.structs.replace(Settings(), feature_gates=frozenset({STATIC_CAPACITY}))
+    world.cluster.put("nodepools", builders.nodepool("static", replicas=6))
+    world.run(RECENT // timedelta(seconds=1))
+    return world
+
+
+@pytest.mark.parametrize("lag", [1, 8])
+@pytest.mark.parametrize("seconds", [5, 45])
+@pytest.mark.parametrize("made", [cluster_at_its_limits, static_cluster])
+def test_interruptions_of_a_nodepool_that_is_at_its_limits_list_no_cluster(
+    made: Callable[[float], World], seconds: int, lag: float
+) -> None:
+    """Its status counts the nodes that go, too; a second wave comes while the first is replaced."""
+    world = made(lag)
+    claims = world.claims()
+    assert len(claims) == 6
+    before = world.effects.reads["cluster", "pods"]
+    for claim in claims[:3]:
+        world.interrupt_spot(instance_id(claim.provider_id))
+    world.run(seconds)
+    for claim in claims[3:5]:
+        world.interrupt_spot(instance_id(claim.provider_id))
+    world.run(300)
+    assert len(world.claims()) == 6
+    assert len(world.ec2.all_instances()) == 6 + 5
+    assert world.effects.reads["cluster", "pods"] == before

@@ -29,7 +29,7 @@ def test_the_labels_of_running_pods_are_those_that_were_read() -> None:
         ),
     )
     catalog = world.ports.catalogs.read(true.catalog_key)
-    assert decide_on_read_nodes(lie, catalog, world.cluster, ())[1].existing_nodes, "it would go beside the other"
-    snapshot, plan = decide_on_read_nodes(lie, catalog, world.cluster, {"default/loner"})
+    assert decide_on_read_nodes(lie, catalog, world.ports, ())[1].existing_nodes, "it would go beside the other"
+    snapshot, plan = decide_on_read_nodes(lie, catalog, world.ports, {"default/loner"})
     assert snapshot.pods == true.pods
     assert [node.pods for node in plan.new_nodes] == [("default/loner",)]

@@ -117,7 +117,7 @@ def _plan(
     snapshot = marked(gather(ports, row, now=now, nodes_read=names))
     moving = frozenset(pod.key for pod in snapshot.pods if pod.node_name in names)
     try:
-        return decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster, moving)
+        return decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports, moving)
     except BehindError as behind:
         snapshot = marked(gather_listed(ports, row, behind, now=now))
         return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))

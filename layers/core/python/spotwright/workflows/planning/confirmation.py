@@ -20,6 +20,7 @@ from spotwright.scheduling.plan import Plan
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.near_limits import check_limits
 from spotwright.workflows.planning.overlay import MAXIMUM_READS, BehindError
+from spotwright.workflows.ports.bundles import ListingPorts
 from spotwright.workflows.ports.cluster import ClusterPort
 
 # kube-scheduler binds a pod to a Node with room in less; it may back off for 10 s.
@@ -46,7 +47,7 @@ def longest_waiting_pods(snapshot: Snapshot, now: datetime) -> frozenset[str]:
 
 
 def decide_on_read_nodes(
-    snapshot: Snapshot, catalog: Catalog, cluster: ClusterPort, doubted: Collection[str]
+    snapshot: Snapshot, catalog: Catalog, ports: ListingPorts, doubted: Collection[str]
 ) -> tuple[Snapshot, Plan]:
     """The plan, and the snapshot that it is of: existing Nodes that take pods of ``doubted`` (keys) are as they are
     now.
@@ -60,9 +61,9 @@ def decide_on_read_nodes(
         unread = _taking_nodes(snapshot, plan, doubted) - read
         if len(unread) > MAXIMUM_READS:
             raise BehindError(f"{len(unread)} Nodes take pods that have to be sure of their place")
-        after = _with_nodes(snapshot, cluster, unread)
+        after = _with_nodes(snapshot, ports.cluster, unread)
         if after is snapshot:
-            check_limits(snapshot, plan, catalog)
+            check_limits(snapshot, plan, catalog, ports)
             return snapshot, plan
         snapshot, read = after, read | unread
     raise BehindError(f"Nodes {', '.join(sorted(read)[:3])} are not as it shows them")

@@ -1,33 +1,47 @@
 """Limits of NodePools, where a cluster state shows less of a NodePool than is counted elsewhere.
 
 What is counted elsewhere are the status of the NodePool, which is read from the API server, and the launches of rows.
+The status counts nodes that go as well: where that comes near a limit, the NodeClaims are listed, and nothing else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 
+from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.model import quantity, resources
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.in_flight_nodes import build_in_flight_node
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning.overlay import BehindError, uncounted_period
+from spotwright.workflows.ports.bundles import ListingPorts
 
 
-def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog) -> None:
+def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog, ports: ListingPorts) -> None:
     """Limits of NodePools hold, however little of them the snapshot shows. Raises BehindError.
 
     A plan keeps them for what the snapshot shows. What is launched is to keep them as well for what the status of the
-    NodePool and rows count, which is more while nodes go or have just joined, and where a state lies.
+    NodePool and rows count, which is more while nodes go or have just joined, and where a state lies; or else for the
+    NodeClaims that there are, without those that go.
     """
     launched = {node.nodepool for node in plan.new_nodes}
-    for pool in snapshot.nodepools:
-        if _limits(pool) and pool.name in launched:
-            _check_pool_limits(pool, _counted(pool, snapshot, catalog), plan, catalog)
+    near = [
+        pool
+        for pool in snapshot.nodepools
+        if _limits(pool) and pool.name in launched and _excess(pool, _counted(pool, snapshot, catalog), plan, catalog)
+    ]
+    claims = _staying(ports) if near else ()
+    for pool in near:
+        if excess := _excess(pool, _listed(pool, claims, snapshot, catalog), plan, catalog):
+            raise BehindError(
+                f"with what would be launched, the NodeClaims of NodePool {pool.name} come to {excess}; it shows less",
+                code="NearLimits",
+            )
 
 
 def _limits(pool: NodePool) -> dict[str, int]:
@@ -54,6 +68,30 @@ def _counted(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> dict[str, 
     return resources.add(of_status, {resources.NODES: len(new)}, *(node.capacity for node in new))
 
 
+def _staying(ports: ListingPorts) -> tuple[NodeClaim, ...]:
+    """The NodeClaims of the API server that nobody deletes, and whose instances EC2 does not take back."""
+    interrupted = {row.instance_id for row in ports.state.notices() if row.kind in REPLACED_KINDS}
+    return tuple(
+        claim
+        for claim in ports.cluster.nodeclaims()
+        if claim.metadata.deletion_timestamp is None
+        and not (claim.is_managed and instance_id(claim.provider_id) in interrupted)
+    )
+
+
+def _listed(pool: NodePool, claims: Iterable[NodeClaim], snapshot: Snapshot, catalog: Catalog) -> dict[str, int]:
+    """What the NodePool has by its NodeClaims, and by what is to become one."""
+    names = {claim.name for claim in claims}
+    coming = (node for node in snapshot.in_flight if node.nodeclaim.name not in names)
+    nodes = [build_in_flight_node(claim, (), catalog) for claim in claims if claim.nodepool == pool.name]
+    nodes += [
+        build_in_flight_node(node.nodeclaim, node.instance_types, catalog)
+        for node in coming
+        if node.nodeclaim.nodepool == pool.name
+    ]
+    return resources.add({resources.NODES: len(nodes)}, *(node.capacity for node in nodes))
+
+
 def _is_new(claim: NodeClaim, now: datetime, period: timedelta) -> bool:
     """Whether a status may not count the claim yet, or not its size."""
     launched = find_condition(claim.conditions, "Launched")
@@ -61,8 +99,11 @@ def _is_new(claim: NodeClaim, now: datetime, period: timedelta) -> bool:
     return any(at is not None and now - at < period for at in times)
 
 
-def _check_pool_limits(pool: NodePool, counted: Mapping[str, int], plan: Plan, catalog: Catalog) -> None:
-    """``counted``: what the NodePool has. Of each new node the largest that may be launched counts."""
+def _excess(pool: NodePool, counted: Mapping[str, int], plan: Plan, catalog: Catalog) -> str:
+    """What would be beyond a limit, and beyond which; "" = nothing. ``counted``: what the NodePool has.
+
+    Of each new node the largest that may be launched counts.
+    """
     types = catalog.instance_types(pool.node_class_ref.name, pool.name)
 
     @cache
@@ -76,8 +117,5 @@ def _check_pool_limits(pool: NodePool, counted: Mapping[str, int], plan: Plan, c
         if added.get(name, 0) > 0 and total[name] > limit:
             texts = quantity.texts(name, (total[name], limit))
             what = "limit" if limit == pool.limits.get(name) else "replicas"
-            raise BehindError(
-                f"with what is new and what would be launched, the status of NodePool {pool.name} comes to {texts[0]}"
-                f" of {name}, beyond its {what} of {texts[1]}; it shows less",
-                code="NearLimits",
-            )
+            return f"{texts[0]} of {name}, beyond its {what} of {texts[1]}"
+    return ""

@@ -173,9 +173,7 @@ def _plan(
     snapshot = _fit(ports, rounds, gather(ports, row, now=now), row, seconds_left)
     try:
         doubted = longest_waiting_pods(snapshot, now)
-        snapshot, plan = decide_on_read_nodes(
-            snapshot, ports.catalogs.read(snapshot.catalog_key), ports.cluster, doubted
-        )
+        snapshot, plan = decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports, doubted)
         _check_reliance(ports, snapshot, plan, now)
     except BehindError as behind:
         snapshot = _fit(ports, rounds, gather_listed(ports, row, behind, now=now), row, seconds_left)
