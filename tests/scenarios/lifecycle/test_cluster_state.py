@@ -22,6 +22,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.validate import validate
+from spotwright.workflows.planning import overlay
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.planning.overlay import RECENT
 from spotwright.workflows.provision.workflow import provision
@@ -734,3 +735,26 @@ def test_interruptions_of_a_nodepool_that_is_at_its_limits_list_no_cluster(
     assert len(world.claims()) == 6
     assert len(world.ec2.all_instances()) == 6 + 5
     assert world.effects.reads["cluster", "pods"] == before
+
+
+@pytest.mark.parametrize(("hides", "is_listed"), [(False, False), (True, True)])
+def test_many_nodes_that_went_young_list_no_cluster_unless_the_state_hides_them(
+    monkeypatch: pytest.MonkeyPatch, hides: bool, is_listed: bool
+) -> None:
+    """Rows of launches name them for twenty minutes, and there are more than are read one by one."""
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 3)
+    world = shipping(1)
+    world.deploy(POD, 5)
+    assert world.run(240, until=lambda: everybody_runs(world, 5))
+    world.run(150)
+    if hides:
+        world.cluster_state.lie = lambda objects: msgspec.structs.replace(objects, nodeclaims=())
+    else:
+        world.deploy(POD, 0)
+        for claim in world.claims():
+            world.cluster.delete("nodeclaims", claim.metadata)
+        assert world.run(180, until=lambda: not world.claims())
+        world.run(2)
+    before = world.effects.reads["cluster", "pods"]
+    provision(world.ports, clock=world.clock.now)
+    assert (world.effects.reads["cluster", "pods"] > before) is is_listed
