@@ -71,6 +71,36 @@ class TestPlacesThereAre:
         assert [(assignment.name, len(assignment.pods)) for assignment in plan.existing_nodes] == [("c1", 4)]
         assert planned(pod(cpu=5), nodeclaims=(claim,)).existing_nodes == ()
 
+    @pytest.mark.parametrize("names", [("c1", "c2"), ("c2", "c1")])
+    def test_of_two_claims_of_an_instance_none_is_in_flight_beside_its_node(self, names: tuple[str, str]) -> None:
+        """Only one of them is registered: that one promised what the Node has."""
+        registered, other = names
+        standing = node("n1", cpu=1)
+        claims = (
+            claimed(registered, provider_id="aws:///z1/n1", node_name="n1", instance_types=("medium",)),
+            claimed(other, provider_id="aws:///z1/n1", instance_types=("medium",)),
+        )
+        plan = planned(*pods(3, cpu=1), nodes=(standing,), nodeclaims=claims)
+        assert [(assignment.name, len(assignment.pods)) for assignment in plan.existing_nodes] == [("n1", 1)]
+
+    @pytest.mark.parametrize("names", [("c1", "c2"), ("c2", "c1")])
+    def test_of_two_claims_of_an_instance_the_one_that_is_registered_says_whether_the_node_goes(
+        self, names: tuple[str, str]
+    ) -> None:
+        registered, other = names
+        claims = (
+            claimed(registered, provider_id="aws:///z1/n1", node_name="n1"),
+            claimed(other, provider_id="aws:///z1/n1"),
+        )
+        going = tuple(
+            msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=NOW))
+            if claim.name == registered
+            else claim
+            for claim in claims
+        )
+        plan = planned(pod(cpu=1), nodes=(node("n1"),), nodeclaims=going)
+        assert (plan.existing_nodes, len(plan.new_nodes)) == ((), 1)
+
     @pytest.mark.parametrize(("tenancy", "joins"), [("default", True), ("dedicated", False)])
     def test_a_claim_in_flight_has_the_tenancy_it_is_launched_with(self, tenancy: str, joins: bool) -> None:
         either = Requirement(labels.TENANCY, False, frozenset(labels.TENANCIES))

@@ -40,11 +40,18 @@ def build_cluster_state(snapshot: Snapshot, catalog: Catalog, daemonset_pods: Se
     """Nodes and NodeClaims in flight, with their room.
 
     What a NodeClaim promises counts for the Node that it is registered with alone, whoever else states its provider id.
+    Of several NodeClaims of an instance one that is registered counts, and none is in flight beside the Node.
     """
-    by_provider_id = {nodeclaim.provider_id: nodeclaim for nodeclaim in snapshot.nodeclaims if nodeclaim.provider_id}
+    by_provider_id = {
+        nodeclaim.provider_id: nodeclaim
+        for nodeclaim in sorted(snapshot.nodeclaims, key=lambda claim: (bool(claim.node_name), claim.name))
+        if nodeclaim.provider_id
+    }
     by_node_name = {nodeclaim.node_name: nodeclaim for nodeclaim in snapshot.nodeclaims if nodeclaim.node_name}
     nodepools = {nodepool.name: nodepool for nodepool in snapshot.nodepools}
-    nodes, deleting_nodes, with_node = list[StateNode](), list[StateNode](), set[str]()
+    nodes, deleting_nodes = list[StateNode](), list[StateNode]()
+    joined = {node.provider_id for node in snapshot.nodes} - {""}
+    with_node = {nodeclaim.name for nodeclaim in snapshot.nodeclaims if nodeclaim.provider_id in joined}
     for node in snapshot.nodes:
         nodeclaim = by_provider_id.get(node.provider_id) or by_node_name.get(node.name)
         with_node.add(nodeclaim.name if nodeclaim else "")
