@@ -228,6 +228,71 @@ def one_more_node(objects: ClusterObjects) -> ClusterObjects:
     return msgspec.structs.replace(objects, nodes=(*objects.nodes, *invented))
 
 
+def claims_without_nodes(objects: ClusterObjects) -> ClusterObjects:
+    """As many as there are, Initialized, so that nobody waits for them."""
+    invented = (
+        msgspec.structs.replace(
+            claim,
+            metadata=msgspec.structs.replace(claim.metadata, name=f"zz-{claim.name}", uid=f"zz-{claim.name}"),
+            provider_id=f"{claim.provider_id}ff",
+            node_name="",
+        )
+        for claim in objects.nodeclaims
+    )
+    return msgspec.structs.replace(objects, nodeclaims=(*objects.nodeclaims, *invented))
+
+
+def claims_by_the_names_of_nodes(objects: ClusterObjects) -> ClusterObjects:
+    invented = (
+        msgspec.structs.replace(
+            claim,
+            metadata=msgspec.structs.replace(claim.metadata, name=claim.node_name, uid=f"zz-{claim.name}"),
+            provider_id=f"{claim.provider_id}ff",
+            node_name="",
+        )
+        for claim in objects.nodeclaims
+    )
+    return msgspec.structs.replace(objects, nodeclaims=(*objects.nodeclaims, *invented))
+
+
+def claims_twice(objects: ClusterObjects) -> ClusterObjects:
+    """By one name, first as if it had no Node."""
+    without_nodes = (msgspec.structs.replace(claim, provider_id="", node_name="") for claim in objects.nodeclaims)
+    return msgspec.structs.replace(objects, nodeclaims=(*objects.nodeclaims, *without_nodes))
+
+
+def claims_of_other_instances(objects: ClusterObjects) -> ClusterObjects:
+    claims = (
+        msgspec.structs.replace(claim, provider_id=f"{claim.provider_id}ff", node_name="")
+        for claim in objects.nodeclaims
+    )
+    return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
+
+
+def nodes_of_other_instances(objects: ClusterObjects) -> ClusterObjects:
+    nodes = (msgspec.structs.replace(node, provider_id=f"{node.provider_id}ff") for node in objects.nodes)
+    return msgspec.structs.replace(objects, nodes=tuple(nodes))
+
+
+def claims_of_somebody_else_besides(objects: ClusterObjects) -> ClusterObjects:
+    """With the same instances, so that the Nodes seem to be theirs."""
+    others = (
+        msgspec.structs.replace(
+            claim,
+            metadata=msgspec.structs.replace(claim.metadata, name=f"zz-{claim.name}", uid="zz"),
+            node_class_ref=msgspec.structs.replace(claim.node_class_ref, group="example.com"),
+        )
+        for claim in objects.nodeclaims
+    )
+    return msgspec.structs.replace(objects, nodeclaims=(*objects.nodeclaims, *others))
+
+
+def budgets_that_allow_no_eviction(objects: ClusterObjects) -> ClusterObjects:
+    """Pods that may never be evicted get no other place."""
+    budget = builders.pod_disruption_budget("lie", "inflate", max_unavailable=0)
+    return msgspec.structs.replace(objects, pod_disruption_budgets=(budget,))
+
+
 def daemonsets_are_huge(objects: ClusterObjects) -> ClusterObjects:
     everywhere = builders.daemonset_pod("lie", "")
     template = msgspec.structs.replace(everywhere, requests={"cpu": 10**6})
@@ -244,6 +309,10 @@ def daemonsets_are_huge(objects: ClusterObjects) -> ClusterObjects:
         (pods_are_finished, 120),
         (pods_of_negative_size, 120),
         (one_more_node, 120),
+        (without("nodes"), 120),
+        (claims_without_nodes, 120),
+        (claims_by_the_names_of_nodes, 120),
+        (claims_twice, 120),
         (daemonsets_are_huge, 15 * 60),
     ],
 )
@@ -265,6 +334,15 @@ def test_no_lie_keeps_pods_without_a_node(lie: Callable[[ClusterObjects], Cluste
         pods_are_finished,
         pods_of_negative_size,
         one_more_node,
+        without("nodes"),
+        without("nodeclaims"),
+        claims_without_nodes,
+        claims_by_the_names_of_nodes,
+        claims_twice,
+        claims_of_other_instances,
+        nodes_of_other_instances,
+        claims_of_somebody_else_besides,
+        budgets_that_allow_no_eviction,
     ],
 )
 def test_no_lie_evicts_a_pod_of_a_node_that_ec2_takes_before_it_has_a_place(
@@ -279,6 +357,35 @@ def test_no_lie_evicts_a_pod_of_a_node_that_ec2_takes_before_it_has_a_place(
     assert world.run(60, until=lambda: everybody_runs(world, 2))
     actions = [effect.action for effect in world.effects.log[began:]]
     assert actions.index("create_fleet") < actions.index("evict")
+
+
+def test_a_state_that_hides_an_old_claim_leaves_its_pods_a_place_when_ec2_takes_its_node() -> None:
+    """It was launched so long ago that no row is laid over the state."""
+    world = shipping(1)
+    claim, *_ = settled(world, 2)
+    world.run(RECENT // timedelta(seconds=1))
+    world.cluster_state.lie = lambda objects: msgspec.structs.replace(objects, nodeclaims=())
+    began = len(world.effects.log)
+    world.interrupt_spot(instance_id(claim.provider_id))
+    assert world.run(300, until=lambda: claim.name not in {left.name for left in world.claims()})
+    assert everybody_runs(world, 2)
+    actions = [effect.action for effect in world.effects.log[began:]]
+    assert actions.index("create_fleet") < actions.index("evict")
+
+
+def test_budgets_that_a_state_invents_evict_no_pod_before_its_place_exists() -> None:
+    """One after the other the pods of a node would need all the time that EC2 leaves them."""
+    world = shipping(1)
+    world.deploy(builders.pod("inflate", cpu_millicores=300), 5)
+    assert world.run(240, until=lambda: everybody_runs(world, 5))
+    world.run(400)
+    (claim,) = world.claims()
+    budget = builders.pod_disruption_budget("lie", "inflate", disruptions_allowed=0)
+    world.cluster_state.lie = lambda objects: msgspec.structs.replace(objects, pod_disruption_budgets=(budget,))
+    world.interrupt_spot(instance_id(claim.provider_id))
+    assert world.run(120, until=lambda: bool(world.effects.select("cluster", "evict")))
+    ready = [node.name for node in world.cluster.nodes() if node.is_ready and node.name != claim.node_name]
+    assert ready, "evicted before there is a place"
 
 
 def test_a_lie_that_leaves_pods_without_a_node_costs_a_list_of_the_cluster_in_ten_minutes() -> None:
@@ -450,6 +557,31 @@ def test_an_invented_burst_buys_no_more_than_the_limits_allow() -> None:
         live = [world.cluster.nodeclaim(claim.name) for claim in world.claims()]
         highest = max(highest, sum(claim.capacity.get("cpu", 0) for claim in live if claim is not None))
     assert 0 < highest <= 16_000
+
+
+def test_an_invented_burst_gets_no_more_of_what_a_nodeoverlay_states_than_the_limits_allow() -> None:
+    """The instance types alone have nothing of it. What was bought is so old that no row is laid over the state."""
+    device = "example.com/device"
+    world = fresh_world()
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=(NODE_OVERLAY,))
+    everywhere = (NodeSelectorRequirement("kubernetes.io/os", "Exists"),)
+    world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("devices"), everywhere, capacity={device: 1}))
+    world.cluster.put("nodepools", builders.nodepool(limits={device: 3}))
+    world.cluster_state.lag_seconds = 1
+    world.deploy(msgspec.structs.replace(POD, requests=POD.requests | {device: 1}), 3)
+    world.run(RECENT // timedelta(seconds=1) + 120)
+    assert len(world.claims()) == 3
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        burst = invented(objects, 1100)
+        asking = (msgspec.structs.replace(pod, requests=pod.requests | {device: 1}) for pod in burst.pods)
+        return msgspec.structs.replace(burst, pods=tuple(asking))
+
+    world.cluster_state.lie = lie
+    for _ in range(4):
+        provision(world.ports, clock=world.clock.now)
+        world.run(5)
+    assert len(world.claims()) == 3
 
 
 def test_a_state_that_says_that_nodes_cost_nothing_buys_no_more_than_the_ceilings_allow() -> None:

@@ -30,6 +30,23 @@ def mark_deleting(snapshot: Snapshot, instances: Collection[str]) -> Snapshot:
     return msgspec.structs.replace(snapshot, nodeclaims=claims, nodes=nodes)
 
 
+def mark_interrupted(snapshot: Snapshot, claims: Collection[NodeClaim]) -> Snapshot:
+    """As ``mark_deleting`` with the instances of these claims, which are registered and were read from the API server.
+
+    They and their Nodes are on their way out whatever the snapshot shows of them: what shows another instance of a
+    claim, or no claim at all, would leave its pods where they are, and the node would go without a place for them.
+    """
+    names, hosts = {claim.name for claim in claims}, {claim.node_name: claim.provider_id for claim in claims}
+    taken = set(hosts.values())
+    others = (claim for claim in snapshot.nodeclaims if claim.name not in names and claim.provider_id not in taken)
+    nodes = tuple(
+        msgspec.structs.replace(node, provider_id=hosts[node.name]) if node.name in hosts else node
+        for node in snapshot.nodes
+    )
+    laid_over = msgspec.structs.replace(snapshot, nodeclaims=(*others, *claims), nodes=nodes)
+    return mark_deleting(laid_over, {instance_id(provider_id) for provider_id in taken})
+
+
 def _deleting[T: (NodeClaim, Node)](going: T, now: datetime) -> T:
     if going.metadata.deletion_timestamp is not None:
         return going

@@ -11,7 +11,7 @@ from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Disruption, decode_decision, derived_id
 from spotwright.disruption import interruption
-from spotwright.errors import Conflict
+from spotwright.errors import ApiError, Conflict
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
@@ -106,21 +106,31 @@ def _plan(
     """What is launched for the pods of these nodes, and the snapshot that says so.
 
     They are evicted for the room that it shows on other Nodes, which are read; of lists where these are not as a
-    cluster state shows them.
+    cluster state shows them. When they are evicted depends on PodDisruptionBudgets, which are read as well.
     """
     names = {node.claim.node_name for node in nodes} - {""}
 
     def marked(gathered: Snapshot) -> Snapshot:
-        going = interruption.mark_deleting(gathered, {node.notice.instance_id for node in nodes})
+        going = interruption.mark_interrupted(gathered, [node.claim for node in nodes])
         return time_budget.fit(with_launch_bounds(going, row, ports.state), seconds_left)[0]
 
-    snapshot = marked(gather(ports, row, now=now, nodes_read=names))
+    snapshot = _with_budgets(ports, marked(gather(ports, row, now=now, nodes_read=names)))
     moving = frozenset(pod.key for pod in snapshot.pods if pod.node_name in names)
     try:
         return decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports, moving)
     except BehindError as behind:
         snapshot = marked(gather_listed(ports, row, behind, now=now))
         return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+
+
+def _with_budgets(ports: LifecyclePorts, snapshot: Snapshot) -> Snapshot:
+    """With the PodDisruptionBudgets of the API server; with those that it shows while they cannot be read."""
+    try:
+        budgets = ports.cluster.pod_disruption_budgets()
+    except ApiError as failure:
+        log_line(log, log_lines.STEP_FAILED, kind="notice", object="", code=failure.code, error=str(failure))
+        return snapshot
+    return msgspec.structs.replace(snapshot, pod_disruption_budgets=budgets)
 
 
 def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: ClusterRow) -> list[Interrupted]:

@@ -2,7 +2,8 @@
 
 A state may show room where there is none. A pod that is pending costs that no more than time, and kube-scheduler takes
 room that exists within a second; so Nodes are read for pods that have waited for longer, and for those of nodes that
-EC2 takes back, which are evicted for it.
+EC2 takes back, which are evicted for it. A NodeClaim that a state shows without a Node has room as well: it is read,
+and the Node that it has after all.
 """
 
 from collections.abc import Collection
@@ -50,9 +51,9 @@ def decide_on_read_nodes(
     snapshot: Snapshot, catalog: Catalog, ports: ListingPorts, doubted: Collection[str]
 ) -> tuple[Snapshot, Plan]:
     """The plan, and the snapshot that it is of: existing Nodes that take pods of ``doubted`` (keys) are as they are
-    now.
+    now, and so are NodeClaims without a Node that do.
 
-    Raises BehindError where Nodes are not as shown again and again, or too many to be read one by one, and where limits
+    Raises BehindError where they are not as shown again and again, or too many to be read one by one, and where limits
     of a NodePool may be exceeded.
     """
     read: frozenset[str] = frozenset()
@@ -70,18 +71,22 @@ def decide_on_read_nodes(
 
 
 def _taking_nodes(snapshot: Snapshot, plan: Plan, doubted: Collection[str]) -> frozenset[str]:
-    there = {node.name for node in snapshot.nodes} if doubted else set[str]()
+    """Names of Nodes, and of NodeClaims that count as one. What is in flight by rows need not be read."""
+    shown = (*snapshot.nodes, *snapshot.nodeclaims) if doubted else ()
+    there = {node_or_claim.name for node_or_claim in shown}
     taking = (node for node in plan.existing_nodes if node.name in there)
     return frozenset(node.name for node in taking if any(key in doubted for key in node.pods))
 
 
 def _with_nodes(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]) -> Snapshot:
-    """The snapshot with these Nodes as they are now, and with pods that run there as they are.
+    """The snapshot with these NodeClaims and Nodes, and the Nodes of the former, as they are now, and with pods that
+    run there as they are.
 
     Other pods that it shows there keep their room, since some are planned for the Node. The same snapshot where nothing
     that a plan looks at is another.
     """
-    ordered = sorted(names)
+    snapshot, hosts = _with_claims(snapshot, cluster, names)
+    ordered = sorted(hosts.union(node.name for node in snapshot.nodes if node.name in names))
     nodes = dict(zip(ordered, in_parallel(cluster.node, ordered), strict=True))
     shown = [node for node in snapshot.nodes if node.name in nodes]
     on_nodes = {pod.key: pod for pod in snapshot.pods if pod.node_name in nodes}
@@ -97,6 +102,21 @@ def _with_nodes(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]
         nodes=(*kept, *(node for node in nodes.values() if node is not None)),
         pods=tuple(sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))),
     )
+
+
+def _with_claims(snapshot: Snapshot, cluster: ClusterPort, names: Collection[str]) -> tuple[Snapshot, frozenset[str]]:
+    """The snapshot with these NodeClaims as they are now, and the names of the Nodes that they have. The same snapshot
+    where none is another.
+    """
+    shown = [claim for claim in snapshot.nodeclaims if claim.name in names]
+    ordered = sorted({claim.name for claim in shown})
+    claims = dict(zip(ordered, in_parallel(cluster.nodeclaim, ordered), strict=True))
+    hosts = frozenset(claim.node_name for claim in claims.values() if claim is not None) - {""}
+    if len(shown) == len(claims) and all(claim == claims[claim.name] for claim in shown):
+        return snapshot, hosts
+    kept = (claim for claim in snapshot.nodeclaims if claim.name not in claims)
+    read = (claim for claim in claims.values() if claim is not None)
+    return msgspec.structs.replace(snapshot, nodeclaims=(*kept, *read)), hosts
 
 
 def _takes_alike(shown: Pod | None, pod: Pod) -> bool:

@@ -17,6 +17,7 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.in_flight_nodes import build_in_flight_node
+from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning.overlay import BehindError, uncounted_period
 from spotwright.workflows.ports.bundles import ListingPorts
@@ -30,14 +31,13 @@ def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog, ports: Listin
     NodeClaims that there are, without those that go.
     """
     launched = {node.nodepool for node in plan.new_nodes}
-    near = [
-        pool
-        for pool in snapshot.nodepools
-        if _limits(pool) and pool.name in launched and _excess(pool, _counted(pool, snapshot, catalog), plan, catalog)
-    ]
+    limited = [pool for pool in snapshot.nodepools if _limits(pool) and pool.name in launched]
+    # A limit may be of a resource that instances have by a NodeOverlay alone.
+    overlaid = apply_overlays(catalog, snapshot.nodeoverlays, snapshot.nodepools).catalog if limited else catalog
+    near = [pool for pool in limited if _excess(pool, _counted(pool, snapshot, overlaid), plan, overlaid)]
     claims = _staying(ports) if near else ()
     for pool in near:
-        if excess := _excess(pool, _listed(pool, claims, snapshot, catalog), plan, catalog):
+        if excess := _excess(pool, _listed(pool, claims, snapshot, overlaid), plan, overlaid):
             raise BehindError(
                 f"with what would be launched, the NodeClaims of NodePool {pool.name} come to {excess}; it shows less",
                 code="NearLimits",
