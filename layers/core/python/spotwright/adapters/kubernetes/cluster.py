@@ -28,6 +28,7 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
 from spotwright.adapters.kubernetes.conditions import write_conditions
 from spotwright.adapters.kubernetes.events import EventRecorder
 from spotwright.adapters.kubernetes.karpenter import running_karpenter
+from spotwright.adapters.kubernetes.object_path import object_path
 from spotwright.adapters.kubernetes.transport import JSON_PATCH, MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound, Throttled
 from spotwright.model import labels
@@ -44,6 +45,7 @@ from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage
 from spotwright.telemetry.rows import Event
 
 _PATHS: Final = {
+    "pods": "/api/v1/pods",
     "nodes": "/api/v1/nodes",
     "nodeclaims": "/apis/karpenter.sh/v1/nodeclaims",
     "nodepools": "/apis/karpenter.sh/v1/nodepools",
@@ -81,10 +83,10 @@ class KubernetesCluster:
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
         selector = f"spec.nodeName={node}" if node else _PENDING if pending else _NOT_ENDED
         query = {"fieldSelector": selector}
-        return tuple(self._api.items("/api/v1/pods", pod_decoder(), query, protobuf=_pods_in_protobuf))
+        return tuple(self._api.items(_PATHS["pods"], pod_decoder(), query, protobuf=_pods_in_protobuf))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        document = self._get(_object_path("/api/v1/pods", ObjectMeta(name, namespace)))
+        document = self._get(_PATHS["pods"], name, namespace)
         return None if document is None else decode_pod(document)
 
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
@@ -94,14 +96,14 @@ class KubernetesCluster:
         return tuple(self._api.items(_PATHS["nodes"], node_decoder(), {"labelSelector": _JOINING}))
 
     def node(self, name: str) -> Node | None:
-        document = self._get(f"{_PATHS['nodes']}/{name}")
+        document = self._get(_PATHS["nodes"], name)
         return None if document is None else decode_node(document)
 
     def nodepools(self) -> tuple[NodePool, ...]:
         return self._list(_PATHS["nodepools"], decode_nodepool, "NodePool")
 
     def nodepool(self, name: str) -> NodePool | None:
-        document = self._get(f"{_PATHS['nodepools']}/{name}")
+        document = self._get(_PATHS["nodepools"], name)
         return None if document is None else decode_nodepool(document | {"kind": "NodePool"})
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
@@ -111,11 +113,11 @@ class KubernetesCluster:
         return self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim")
 
     def nodeclass(self, name: str) -> EC2NodeClass | None:
-        document = self._get(f"{_PATHS['ec2nodeclasses']}/{name}")
+        document = self._get(_PATHS["ec2nodeclasses"], name)
         return None if document is None else decode_nodeclass_strict(document | {"kind": "EC2NodeClass"})
 
     def nodeclaim(self, name: str) -> NodeClaim | None:
-        document = self._get(f"{_PATHS['nodeclaims']}/{name}")
+        document = self._get(_PATHS["nodeclaims"], name)
         return None if document is None else decode_nodeclaim(document | {"kind": "NodeClaim"})
 
     def nodeclaims_of_instances(self, instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
@@ -139,7 +141,7 @@ class KubernetesCluster:
 
     def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
         def lookup(kind: str, namespace: str, name: str) -> JsonObject | None:
-            return self._get(_object_path(_SCALABLE_PATHS[kind], ObjectMeta(name, namespace)))
+            return self._get(_SCALABLE_PATHS[kind], name, namespace)
 
         try:
             documents = self._list(_PATHS["capacitybuffers"], dict[str, Any])
@@ -148,17 +150,17 @@ class KubernetesCluster:
         return tuple(decode_capacity_buffer(document, lookup) for document in documents)
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
-        document = self._get(f"{_PATHS['nodes']}/{node}") or {}
+        document = self._get(_PATHS["nodes"], node) or {}
         return attachment_names(node, (document.get("status") or {}).get("volumesAttached") or ())
 
     def attached_volume(self, attachment: str) -> str | None:
-        document = self._get(f"/apis/storage.k8s.io/v1/volumeattachments/{attachment}")
+        document = self._get("/apis/storage.k8s.io/v1/volumeattachments", attachment)
         if document is None:
             return None
         return (document["spec"].get("source") or {}).get("persistentVolumeName") or attachment
 
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
-        document = self._get(_object_path(_PATHS["persistentvolumeclaims"], ObjectMeta(name, namespace)))
+        document = self._get(_PATHS["persistentvolumeclaims"], name, namespace)
         return None if document is None else decode_persistent_volume_claim(document)
 
     def storage(self) -> Storage:
@@ -190,9 +192,7 @@ class KubernetesCluster:
         preconditions: JsonObject = {"uid": metadata.uid}
         if metadata.resource_version:
             preconditions["resourceVersion"] = metadata.resource_version
-        self._patch(
-            f"{_object_path(_PATHS[kind], metadata)}/status", {"metadata": preconditions, "status": dict(status)}
-        )
+        self._patch(f"{_path(kind, metadata)}/status", {"metadata": preconditions, "status": dict(status)})
 
     def set_conditions(
         self,
@@ -203,7 +203,7 @@ class KubernetesCluster:
         removed: Collection[str] = (),
         seen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        path = _object_path(_PATHS[kind], metadata)
+        path = _path(kind, metadata)
         write_conditions(self._api, path, metadata, conditions, removed=removed, seen=seen, now=datetime.now(UTC))
 
     def write_nodeclaim_status(
@@ -214,7 +214,7 @@ class KubernetesCluster:
         status: Mapping[str, Any] = MappingProxyType({}),
         seen: Mapping[str, str] = MappingProxyType({}),
     ) -> NodeClaim:
-        path, now = f"{_PATHS['nodeclaims']}/{claim.name}", datetime.now(UTC)
+        path, now = _path("nodeclaims", claim.metadata), datetime.now(UTC)
         written = write_conditions(
             self._api, path, claim.metadata, conditions, seen=seen, now=now, status=status, known=claim.conditions
         )
@@ -228,7 +228,7 @@ class KubernetesCluster:
             *node_patch.taints(node, taints),
             *node_patch.metadata(node, metadata),
         ]
-        path = f"{_PATHS['nodes']}/{node.name}"
+        path = _path("nodes", node.metadata)
         try:
             return decode_node(self._api.call("PATCH", path, body=changes, content_type=JSON_PATCH))
         except InvalidRequest as refused:
@@ -241,14 +241,13 @@ class KubernetesCluster:
     def delete(
         self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None, as_read: bool = False
     ) -> None:
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods" if kind == "pods" else _PATHS[kind]
         body: JsonObject = {"preconditions": {"uid": metadata.uid}} if metadata.uid else {}
         if as_read:
             body.setdefault("preconditions", {})["resourceVersion"] = metadata.resource_version
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         try:
-            self._api.call("DELETE", f"{path}/{metadata.name}", body=body)
+            self._api.call("DELETE", _path(kind, metadata), body=body)
         except NotFound:
             return
         except Conflict:
@@ -264,9 +263,7 @@ class KubernetesCluster:
             "deleteOptions": {"preconditions": {"uid": metadata.uid}},
         }
         try:
-            self._api.call(
-                "POST", f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction", body=body, attempts=1
-            )
+            self._api.call("POST", f"{_path('pods', metadata)}/eviction", body=body, attempts=1)
         except (NotFound, Conflict):
             return True
         except Throttled:
@@ -297,9 +294,9 @@ class KubernetesCluster:
         """All objects of a kind. ``kind``: for decoders that name it."""
         return tuple(self._api.items(path, object_decoder(decode, kind=kind), query))
 
-    def _get(self, path: str) -> JsonObject | None:
+    def _get(self, collection: str, name: str, namespace: str = "") -> JsonObject | None:
         try:
-            return self._api.call("GET", path)
+            return self._api.call("GET", object_path(collection, name, namespace))
         except NotFound:
             return None
 
@@ -307,7 +304,7 @@ class KubernetesCluster:
         preconditions: JsonObject = {"uid": metadata.uid} | dict(change)
         if "finalizers" in change and metadata.resource_version:
             preconditions["resourceVersion"] = metadata.resource_version
-        return self._patch(f"{_PATHS[kind]}/{metadata.name}", {"metadata": preconditions})
+        return self._patch(_path(kind, metadata), {"metadata": preconditions})
 
     def _patch(self, path: str, body: JsonObject) -> JsonObject:
         return self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
@@ -320,11 +317,6 @@ def _pods_in_protobuf() -> ListDecoder[Pod]:
     return ProtobufPods()
 
 
-def _object_path(collection: str, metadata: ObjectMeta) -> str:
-    """The path of an object; ``collection``: the path of all objects of its kind."""
-    root, _, plural = collection.rpartition("/")
-    return (
-        f"{root}/namespaces/{metadata.namespace}/{plural}/{metadata.name}"
-        if metadata.namespace
-        else f"{collection}/{metadata.name}"
-    )
+def _path(kind: str, metadata: ObjectMeta) -> str:
+    """The path of an object that was read or is to be written. Raises NotFound."""
+    return object_path(_PATHS[kind], metadata.name, metadata.namespace)

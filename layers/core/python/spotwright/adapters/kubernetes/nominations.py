@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from spotwright.adapters.kubernetes.object_path import object_path
 from spotwright.adapters.kubernetes.transport import JSON_PATCH, JsonObject, Transport
 from spotwright.errors import InvalidRequest, NotFound
 
@@ -90,4 +91,4 @@ def _read_nomination(api: Transport, key: str, uid: str) -> _Nomination:
 
 def _pod_path(key: str) -> str:
     namespace, _, name = key.partition("/")
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+    return object_path("/api/v1/pods", name, namespace)
