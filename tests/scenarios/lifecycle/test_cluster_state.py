@@ -613,6 +613,26 @@ def test_a_buffer_of_no_namespace_ends_no_planner() -> None:
     assert len(provision(world.ports, clock=world.clock.now).decisions) == 1
 
 
+@pytest.mark.parametrize("lie", [without("capacity_buffers"), nodes_are_huge, one_more_node])
+def test_no_state_removes_nodes_that_hold_room_for_a_capacity_buffer(
+    lie: Callable[[ClusterObjects], ClusterObjects],
+) -> None:
+    """It hides the buffer, or shows its room elsewhere."""
+    world = shipping(1)
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=(CAPACITY_BUFFER,))
+    buffer = CapacityBuffer(ObjectMeta("warm", "default", uid="warm"), template_pod=POD, replicas=2)
+    world.cluster.put("capacitybuffers", buffer)
+    world.deploy(POD, 1)
+    world.run(120)
+    provision(world.ports, clock=world.clock.now)
+    world.run(240)
+    before = {claim.metadata.uid for claim in world.claims()}
+    assert len(before) == 3
+    world.cluster_state.lie = lie
+    world.run(300)
+    assert before <= {claim.metadata.uid for claim in world.claims()}
+
+
 def test_a_state_alone_removes_no_node_of_a_static_pool() -> None:
     """It shows a second node of a pool of one, which the API server does not."""
     world = fresh_world()

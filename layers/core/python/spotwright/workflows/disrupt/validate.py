@@ -11,7 +11,7 @@ from spotwright.disruption import consolidation, emptiness
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.errors import Conflict
 from spotwright.model.plurals import counted
-from spotwright.model.snapshot import Snapshot
+from spotwright.model.snapshot import CAPACITY_BUFFER, Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.disrupt.consolidate import validate_consolidation
 from spotwright.workflows.disrupt.inputs import (
@@ -89,9 +89,16 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
 def _gather(
     ports: ProvisionPorts, row: CommandRow, now: datetime, seconds_left: SecondsLeft
 ) -> tuple[Snapshot, Plan, str]:
-    """See ``gather_and_plan``. Whether followers keep a node depends on every pod: these are not taken on trust."""
+    """See ``gather_and_plan``. Whether followers keep a node depends on every pod, and whether a CapacityBuffer does on
+    every node: these are not taken on trust."""
+    if _has_capacity_buffers(ports):
+        return gather_and_plan(ports, gather_live, now, seconds_left)
     gather_candidates = partial(gather_claims, claims=row.candidates)
     snapshot, plan, obstacle = gather_and_plan(ports, gather_candidates, now, seconds_left)
     if not obstacle and emptiness.has_only_followers(snapshot, plan):
         return gather_and_plan(ports, gather_live, now, seconds_left)
     return snapshot, plan, obstacle
+
+
+def _has_capacity_buffers(ports: ProvisionPorts) -> bool:
+    return CAPACITY_BUFFER in ports.settings.feature_gates and bool(ports.cluster.capacity_buffers())
