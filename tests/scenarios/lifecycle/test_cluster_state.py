@@ -16,7 +16,8 @@ from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import DaemonSet
-from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, STATIC_CAPACITY, Settings
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
@@ -293,6 +294,20 @@ def budgets_that_allow_no_eviction(objects: ClusterObjects) -> ClusterObjects:
     return msgspec.structs.replace(objects, pod_disruption_budgets=(budget,))
 
 
+def pods_that_keep_others_away(objects: ClusterObjects) -> ClusterObjects:
+    """On a node in each zone there are: no zone is left."""
+    away = PodAffinityTerm(labels.ZONE, (NodeSelectorRequirement("app", Operator.IN, ("inflate",)),), ("default",))
+    nodes = tuple(
+        Node(ObjectMeta(f"zz-{zone}", uid=f"zz-{zone}", labels={labels.ZONE: zone}))
+        for zone in sorted({node.metadata.labels[labels.ZONE][:-1] + end for node in objects.nodes for end in "abcdef"})
+    )
+    pods = tuple(
+        builders.pod(f"away-{node.name}", pod_anti_affinity=(away,), node_name=node.name, phase="Running")
+        for node in nodes
+    )
+    return msgspec.structs.replace(objects, nodes=(*objects.nodes, *nodes), pods=(*objects.pods, *pods))
+
+
 def daemonsets_are_huge(objects: ClusterObjects) -> ClusterObjects:
     everywhere = builders.daemonset_pod("lie", "")
     template = msgspec.structs.replace(everywhere, requests={"cpu": 10**6})
@@ -343,6 +358,8 @@ def test_no_lie_keeps_pods_without_a_node(lie: Callable[[ClusterObjects], Cluste
         nodes_of_other_instances,
         claims_of_somebody_else_besides,
         budgets_that_allow_no_eviction,
+        daemonsets_are_huge,
+        pods_that_keep_others_away,
     ],
 )
 def test_no_lie_evicts_a_pod_of_a_node_that_ec2_takes_before_it_has_a_place(

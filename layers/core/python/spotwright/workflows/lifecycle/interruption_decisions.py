@@ -1,6 +1,6 @@
 """What a decision about interruption notices is: the plan for all their nodes, and what it says of their offerings."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -15,6 +15,7 @@ from spotwright.errors import ApiError, Conflict
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim, nodes_of_claims
 from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
+from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import log_lines
@@ -106,7 +107,8 @@ def _plan(
     """What is launched for the pods of these nodes, and the snapshot that says so.
 
     They are evicted for the room that it shows on other Nodes, which are read; of lists where these are not as a
-    cluster state shows them. When they are evicted depends on PodDisruptionBudgets, which are read as well.
+    cluster state shows them, or where by it pods have no place at all. When they are evicted depends on
+    PodDisruptionBudgets, which are read as well.
     """
     names = {node.claim.node_name for node in nodes} - {""}
 
@@ -117,10 +119,21 @@ def _plan(
     snapshot = _with_budgets(ports, marked(gather(ports, row, now=now, nodes_read=names)))
     moving = frozenset(pod.key for pod in snapshot.pods if pod.node_name in names)
     try:
-        return decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports, moving)
+        catalog = ports.catalogs.read(snapshot.catalog_key)
+        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, moving)
+        _check_places(plan, moving)
     except BehindError as behind:
         snapshot = marked(gather_listed(ports, row, behind, now=now))
-        return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+    return snapshot, plan
+
+
+def _check_places(plan: Plan, moving: Collection[str]) -> None:
+    """Pods that get no node are evicted without one, which no cluster state alone does. Raises BehindError."""
+    placeless = sorted(unplaced.pod for unplaced in plan.unschedulable_pods if unplaced.pod in moving)
+    if placeless:
+        pods = f"{counted(len(placeless), 'pod')} of nodes that EC2 takes back, {placeless[0]} among them,"
+        raise BehindError(f"{pods} got no node of it", code="PodsWait")
 
 
 def _with_budgets(ports: LifecyclePorts, snapshot: Snapshot) -> Snapshot:
