@@ -18,7 +18,11 @@ class Conflict(ApiError):
 
 
 class Throttled(ApiError):
-    """Too many requests, after our bounded retries."""
+    """Too many requests, after our bounded retries. ``retry_after_seconds``: when the API takes more, 0 = not known."""
+
+    def __init__(self, message: str, *, code: str = "", retry_after_seconds: int = 0) -> None:
+        super().__init__(message, code=code)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Denied(ApiError):

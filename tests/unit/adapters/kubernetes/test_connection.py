@@ -18,7 +18,7 @@ import urllib3
 from kubernetes.client.configuration import Configuration
 
 from local.kubernetes.certificates import CertificateAuthority
-from spotwright.adapters.kubernetes import connection
+from spotwright.adapters.kubernetes import attempts, connection
 from spotwright.adapters.kubernetes.codecs.media_types import PROTOBUF, PROTOBUF_PREFIX
 from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
 from spotwright.adapters.kubernetes.watch import list_pages
@@ -96,7 +96,9 @@ def in_chunks(body: bytes, size: int) -> bytes:
 
 
 @contextmanager
-def answering(status: int, content: bytes, *, compress: bool = False, chunk: int = 0) -> Iterator[Connection]:
+def answering(
+    status: int, content: bytes, *, compress: bool = False, chunk: int = 0, retry_after: str = ""
+) -> Iterator[Connection]:
     """A connection to a server that answers one GET so; with ``compress`` as gzip, and only to whoever accepts it, in
     chunks of so many bytes, 0 = as a whole.
     """
@@ -109,6 +111,8 @@ def answering(status: int, content: bytes, *, compress: bool = False, chunk: int
             self.send_response(406 if is_refused else status)
             if compress:
                 self.send_header("Content-Encoding", "gzip")
+            if retry_after:
+                self.send_header("Retry-After", retry_after)
             if chunk:
                 self.send_header("Transfer-Encoding", "chunked")
                 self.send_header("Connection", "close")
@@ -177,6 +181,35 @@ def test_a_compressed_answer_that_is_broken_is_none() -> None:
 def test_a_refusal_in_protobuf_is_told_as_one_in_json(status: int, kind: type[ApiError]) -> None:
     error = refusal(status, status_of("Expired", "the list is too old"))
     assert (type(error), error.code, str(error)) == (kind, "Expired", f"GET /api/v1/pods: {status} the list is too old")
+
+
+@pytest.mark.parametrize(
+    ("stated", "seconds"),
+    [("1", 1), ("30", 30), ("", 0), ("-1", 0), ("1.5", 0), ("9" * 5000, 0), ("Fri, 31 Dec 1999 23:59:59 GMT", 0)],
+)
+def test_a_refusal_says_when_requests_are_taken_again(stated: str, seconds: int) -> None:
+    with answering(429, b"{}", retry_after=stated) as connection, pytest.raises(Throttled) as raised:
+        connection.read_at_most("/api/v1/pods", None)
+    assert raised.value.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize(("stated", "shortest", "longest"), [(0, 0, 0.1), (1, 1, 1.1), (30, 1, 1.1)])
+def test_no_attempt_is_made_while_the_api_server_says_that_it_takes_none(
+    stated: int, shortest: float, longest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All attempts would be over before: of a list of a hundred pages one that fails costs all the others again."""
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    refusals: list[ApiError] = [Unavailable("away"), Throttled("full", retry_after_seconds=stated)]
+
+    def send() -> str:
+        if refusals:
+            raise refusals.pop()
+        return "a page"
+
+    assert attempts.with_attempts(send) == "a page"
+    assert shortest <= slept[0] <= longest
+    assert slept[1] <= 0.2
 
 
 _WHOLE: Final = status_of("Expired", "too old")

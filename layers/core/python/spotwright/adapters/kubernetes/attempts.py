@@ -10,6 +10,9 @@ from spotwright.errors import Throttled, Unavailable
 ATTEMPTS: Final = 4
 # Full jitter between 0 and the step, which doubles: at most 0.1 + 0.2 + 0.4 s of waiting.
 FIRST_PAUSE_SECONDS: Final = 0.1
+# So long it is waited besides where the API server says for how long it takes no more: a second where its queues are
+# full, in which all attempts would be lost otherwise. It says more while it shuts down, when another one takes over.
+LONGEST_RETRY_AFTER_SECONDS: Final = 1
 
 
 def with_attempts[Answer](send: Callable[[], Answer], attempts: int = ATTEMPTS) -> Answer:
@@ -17,6 +20,8 @@ def with_attempts[Answer](send: Callable[[], Answer], attempts: int = ATTEMPTS) 
     for attempt in range(1, attempts):
         try:
             return send()
-        except (Throttled, Unavailable):
-            time.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)))
+        except (Throttled, Unavailable) as error:
+            stated = error.retry_after_seconds if isinstance(error, Throttled) else 0
+            pause = random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+            time.sleep(min(stated, LONGEST_RETRY_AFTER_SECONDS) + pause)
     return send()

@@ -177,7 +177,10 @@ class Connection:
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
             what = _unanswered(self._configuration.host, error) or f"{method} {path}: {error}"
             raise Unavailable(what, code=type(error).__name__) from error
-        raise status_error(f"{method} {path}", response.status, _decode(content))
+        refusal = status_error(f"{method} {path}", response.status, _decode(content))
+        if isinstance(refusal, Throttled):
+            refusal.retry_after_seconds = _retry_after(response.headers.get("Retry-After", ""))
+        raise refusal
 
     def _authorization(self) -> str:
         """The header's value; renews a token by the configuration's own hook. Empty with a client certificate."""
@@ -214,6 +217,11 @@ def status_error(what: str, status: int, status_object: Mapping[str, Any]) -> Ap
     """The exception for a Kubernetes Status; its code is the Status's reason."""
     kind = _FAILURES.get(status, Unavailable if status >= 500 else ApiError)
     return kind(f"{what}: {status} {status_object.get('message', '')}", code=str(status_object.get("reason") or status))
+
+
+def _retry_after(header: str) -> int:
+    """Seconds, as API servers write it; 0 for what is no number of them."""
+    return int(header) if re.fullmatch(r"[0-9]{1,4}", header) else 0
 
 
 def _decode(content: bytes) -> JsonObject:
