@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.disruption.emptiness import find_empty_nodes, stale_consolidation_timers
-from spotwright.disruption.interruption import eviction_start, mark_deleting
+from spotwright.disruption.interruption import eviction_start, mark_deleting, mark_interrupted
 from spotwright.model import labels
 from spotwright.model.karpenter.consolidation_timer import consolidatable_at, pods_digest
 from spotwright.model.karpenter.nodepool import Budget
@@ -162,6 +162,16 @@ def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
 def test_an_interrupted_node_counts_as_leaving() -> None:
     marked = mark_deleting(snapshot("a", "b"), {instance_id(claim("a").provider_id)})
     assert [nodeclaim.metadata.deletion_timestamp for nodeclaim in marked.nodeclaims] == [NOW, None]
+    assert [node.metadata.deletion_timestamp for node in marked.nodes] == [NOW, None]
+
+
+def test_an_interrupted_claim_and_its_node_are_leaving_whatever_a_snapshot_shows_of_them() -> None:
+    """It shows the claim with another instance, and its Node with that of another claim."""
+    shown = snapshot("a", "b", nodeclaims=(claim("a", provider_id="aws:///z/i-other", node_name=""), claim("b")))
+    nodes = tuple(msgspec.structs.replace(node, provider_id=claim("b").provider_id) for node in shown.nodes)
+    marked = mark_interrupted(msgspec.structs.replace(shown, nodes=nodes), [claim("a")])
+    leaving = {found.name: found.metadata.deletion_timestamp for found in marked.nodeclaims}
+    assert (leaving, len(marked.nodeclaims)) == ({"a": NOW, "b": None}, 2)
     assert [node.metadata.deletion_timestamp for node in marked.nodes] == [NOW, None]
 
 

@@ -33,3 +33,22 @@ def test_the_labels_of_running_pods_are_those_that_were_read() -> None:
     snapshot, plan = decide_on_read_nodes(lie, catalog, world.ports, {"default/loner"})
     assert snapshot.pods == true.pods
     assert [node.pods for node in plan.new_nodes] == [("default/loner",)]
+
+
+def test_a_claim_without_a_node_has_its_room_once_however_often_it_is_shown() -> None:
+    world = fresh_world()
+    world.deploy(builders.pod("web", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: bool(world.claims()) and bool(world.claims()[0].provider_id))
+    asking = builders.pod("two", cpu_millicores=1000, unschedulable=True)
+    pods = tuple(
+        msgspec.structs.replace(asking, metadata=msgspec.structs.replace(asking.metadata, name=name, uid=name))
+        for name in ("one", "two")
+    )
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    lie = msgspec.structs.replace(true, pods=pods, nodes=(), nodeclaims=true.nodeclaims * 2)
+    catalog = world.ports.catalogs.read(true.catalog_key)
+    trusted = decide_on_read_nodes(lie, catalog, world.ports, ())[1]
+    assert [len(node.pods) for node in trusted.existing_nodes] == [1, 1]
+    snapshot, plan = decide_on_read_nodes(lie, catalog, world.ports, {"default/one", "default/two"})
+    assert len(snapshot.nodeclaims) == 1
+    assert [len(node.pods) for node in plan.existing_nodes] == [1]

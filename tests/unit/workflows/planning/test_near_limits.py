@@ -9,9 +9,11 @@ import pytest
 from spotwright.decisions.decide import decide
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.model.snapshot import InFlightNodeClaim, Snapshot
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.snapshot import NODE_OVERLAY, InFlightNodeClaim, Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -233,3 +235,26 @@ def test_a_static_nodepool_has_no_more_nodes_than_its_limit_though_it_asks_for_m
         return
     with pytest.raises(BehindError, match="come to 3 of nodes, beyond its limit of 2"):
         check_limits(snapshot, plan, catalog, world.ports)
+
+
+def test_claims_that_are_new_count_with_what_a_nodeoverlay_gives_them() -> None:
+    """No status of theirs says it yet, and the instance types alone have nothing of it."""
+    device = "example.com/device"
+    world = fresh_world()
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=frozenset({NODE_OVERLAY}))
+    everywhere = (NodeSelectorRequirement("kubernetes.io/os", "Exists"),)
+    world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("devices"), everywhere, capacity={device: 1}))
+    world.cluster.put("nodepools", builders.nodepool(limits={device: 1}))
+    asking = msgspec.structs.replace(POD, requests=POD.requests | {device: 1}, unschedulable=True)
+    world.cluster.put("pods", asking)
+    world.run(3)
+    snapshot = gather(world.ports, world.state.cluster(), now=world.clock.now())
+    catalog = world.ports.catalogs.read(snapshot.catalog_key)
+    plan = decide(msgspec.structs.replace(snapshot, pods=(asking,), nodeclaims=(), in_flight=(), nodes=()), catalog)
+    assert len(plan.new_nodes) == 1
+    (claim,) = snapshot.nodeclaims
+    unlaunched = msgspec.structs.replace(created(claim, snapshot, timedelta(seconds=1)), capacity={}, allocatable={})
+    pools = tuple(msgspec.structs.replace(pool, resources={}, node_count=0) for pool in snapshot.nodepools)
+    shown = msgspec.structs.replace(snapshot, nodeclaims=(unlaunched,), nodepools=pools)
+    with pytest.raises(BehindError, match=f"come to 2 of {device}"):
+        check_limits(shown, plan, catalog, world.ports)

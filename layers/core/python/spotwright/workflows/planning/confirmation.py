@@ -72,8 +72,9 @@ def decide_on_read_nodes(
 
 def _taking_nodes(snapshot: Snapshot, plan: Plan, doubted: Collection[str]) -> frozenset[str]:
     """Names of Nodes, and of NodeClaims that count as one. What is in flight by rows need not be read."""
-    shown = (*snapshot.nodes, *snapshot.nodeclaims) if doubted else ()
-    there = {node_or_claim.name for node_or_claim in shown}
+    if not doubted:
+        return frozenset()
+    there = {node.name for node in snapshot.nodes} | {claim.name for claim in snapshot.nodeclaims}
     taking = (node for node in plan.existing_nodes if node.name in there)
     return frozenset(node.name for node in taking if any(key in doubted for key in node.pods))
 
