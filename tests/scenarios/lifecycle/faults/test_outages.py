@@ -239,3 +239,24 @@ def test_a_claim_whose_instance_was_noted_receives_it_while_others_of_its_launch
     _ring_for(world, [first, second])
     assert [claim.name for claim in world.claims() if claim.is_condition_true("Launched")] == [first.name]
     assert [claim.name for claim in world.claims() if claim.metadata.deletion_timestamp is None] == [first.name]
+
+
+@pytest.mark.parametrize("has_ended", [False, True], ids=["its instance runs", "its instance has ended"])
+def test_without_dynamodb_a_deleted_node_is_drained_and_stays_until_it_answers(world: World, has_ended: bool) -> None:
+    world.deploy(POD, 1)
+    assert world.run(120, until=lambda: bool(world.running_pods()))
+    world.run(60)
+    world.forget_deployments()
+    (claim,) = world.claims()
+    world.outages["state"] = Unavailable("no answer")
+    if has_ended:
+        world.ec2.stop(instance_id(claim.provider_id), after_seconds=0)
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(600)
+    assert [left.name for left in world.claims()] == [claim.name]
+    assert [node.name for node in world.cluster.nodes()] == [claim.node_name]
+    assert has_ended or not world.cluster.pods(node=claim.node_name)
+    assert len(world.ec2.live_instances()) == (0 if has_ended else 1)
+    world.outages.clear()
+    assert world.run(300, until=lambda: not world.claims() and not world.cluster.nodes())
+    assert not world.ec2.live_instances()
