@@ -2,12 +2,14 @@
 
 import itertools
 import json
+import math
 from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
+from spotwright.adapters.kubernetes import time_limit
 from spotwright.errors import Denied, InvalidRequest, Unavailable
 from spotwright.telemetry import log_lines
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -125,6 +127,14 @@ def test_messages_that_cannot_be_rung_again_come_back() -> None:
         raise Unavailable("no such queue")
 
     assert run(message(1), message(2, cluster="green"), left=(1.0,), work=lambda *_: None, ring_again=refuse) == {"m2"}
+
+
+def test_the_api_server_is_asked_no_longer_than_shortly_before_the_end() -> None:
+    """Lambda would end the invocation with its process, and hold its messages back for the visibility timeout."""
+    left: list[float] = []
+    run(message(1), left=(30.0,), work=lambda *_: left.append(time_limit.seconds_left()))
+    assert left == [pytest.approx(30 - sqs_batch.CLOSING_SECONDS, abs=2)]
+    assert time_limit.seconds_left() == math.inf
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,16 @@ from threading import Barrier
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
-from spotwright.errors import Unavailable
+from spotwright.errors import OutOfTime, Unavailable
 from spotwright.model import labels
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
-from spotwright.workflows.lifecycle import nodeclaims, nodes, workflow
+from spotwright.workflows.lifecycle import interruptions, nodeclaims, nodes, workflow
 from spotwright.workflows.lifecycle.gathered_doorbells import GatheredDoorbells
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
@@ -114,6 +115,43 @@ def test_steps_for_which_no_time_is_left_are_rung_for_together(world: World, mon
     assert stepped == [bell.key for bell in bells[:2]]
     assert [message.doorbell for message in world.doorbells.messages] == bells[2:]
     assert len({message.at for message in world.doorbells.messages}) == 1
+
+
+def end_of_time(*_: object, **__: object) -> None:
+    raise OutOfTime("GET /api/v1/nodes: the invocation ends soon", code="OutOfTime")
+
+
+def test_a_step_that_time_ran_out_for_is_rung_for_again_and_does_not_fail(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an API server takes seconds for each answer, invocations were cut off, and their messages were held back
+    for three minutes."""
+    running(world, 2)
+    bells = bells_of(world, "node")
+    monkeypatch.setattr(world.cluster, "pods", end_of_time)
+    world.doorbells.messages.clear()
+    assert not step_doorbells(world.ports, bells, now=world.clock.now())
+    assert [message.doorbell for message in world.doorbells.messages_of("lifecycle", "node")] == bells
+
+
+def test_a_tick_that_time_ran_out_for_is_followed_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    running(world, 1)
+    (claim,) = world.claims()
+    monkeypatch.setattr(world.cluster, "pods", end_of_time)
+    world.doorbells.messages.clear()
+    bell = Doorbell(world.cluster.name, "claim", claim.name, epoch=7)
+    assert not step_doorbells(world.ports, [bell], now=world.clock.now())
+    rung = [message.doorbell for message in world.doorbells.messages_of("lifecycle", "claim")]
+    assert rung == [msgspec.structs.replace(bell, epoch=8)]
+
+
+def test_notices_that_time_ran_out_for_come_back_to_their_own_queue(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruptions, "step_notices", end_of_time)
+    bell = Doorbell(world.cluster.name, "notice", "i-1")
+    assert [*step_doorbells(world.ports, [bell], now=world.clock.now())] == [bell]
+    assert not world.doorbells.messages_of("lifecycle", "notice")
 
 
 def test_doorbells_that_cannot_be_rung_again_are_reported(world: World) -> None:

@@ -37,6 +37,10 @@ class Unavailable(ApiError):
     """No answer, or a 5xx, after our bounded retries: nothing may be concluded from it."""
 
 
+class OutOfTime(Unavailable):
+    """Nothing was asked: the invocation ends so soon that no answer would be waited for."""
+
+
 class MissingRegion(Exception):
     """Nothing names the AWS region: no request can be sent."""
 

@@ -1,10 +1,12 @@
 """What is said of an API server that does not answer."""
 
 import gzip
+import math
 import random
 import socket
 import ssl
 import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,11 +20,12 @@ import urllib3
 from kubernetes.client.configuration import Configuration
 
 from local.kubernetes.certificates import CertificateAuthority
-from spotwright.adapters.kubernetes import attempts, connection
+from spotwright.adapters.kubernetes import attempts, connection, time_limit
 from spotwright.adapters.kubernetes.codecs.media_types import PROTOBUF, PROTOBUF_PREFIX
-from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
+from spotwright.adapters.kubernetes.connection import READ_SECONDS, Connection, pod_configuration
+from spotwright.adapters.kubernetes.transport import Transport
 from spotwright.adapters.kubernetes.watch import list_pages
-from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, OutOfTime, Throttled, Unavailable
 from tests.property.protobuf_pods import status_of
 
 
@@ -221,3 +224,31 @@ def test_a_refusal_that_cannot_be_read_is_of_its_status(content: bytes) -> None:
     error = refusal(429, content)
     assert (type(error), error.code) == (Throttled, "429")
     assert "GET /api/v1/pods: 429 the answer is not a Status in Protobuf" in str(error)
+
+
+def test_no_request_is_waited_for_beyond_the_end_of_the_invocation() -> None:
+    """A server that takes connections and answers nothing: Lambda would end the process while it waits."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        connection = Connection(Configuration(host=f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        began = time.monotonic()
+        with time_limit.requests_end_in(0.3), pytest.raises(Unavailable) as raised:
+            connection.call("GET", "/version")
+        assert time.monotonic() - began < READ_SECONDS / 2
+        assert not isinstance(raised.value, OutOfTime), "it was sent, and may have been done"
+
+
+def test_at_the_end_of_the_invocation_nothing_is_sent_and_nothing_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.05)
+        transport = Transport.from_configuration(Configuration(host=f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        with time_limit.requests_end_in(0), pytest.raises(OutOfTime, match="GET /version: the invocation ends soon"):
+            transport.call("GET", "/version")
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+def test_the_time_of_an_invocation_ends_with_it() -> None:
+    with suppress(ZeroDivisionError), time_limit.requests_end_in(0):
+        raise ZeroDivisionError
+    assert time_limit.seconds_left() == math.inf

@@ -315,7 +315,8 @@ POSTPONED_DOORBELLS: Final = LogLine(
     _WARNING, "time ran out, remaining doorbells are handled in the next invocation", ("doorbells",),
     when="The steps of a batch take longer than an invocation has; `doorbells` is the number of those that were sent"
     " again.",
-    remedy="Nothing; if it is frequent, give the function more memory.",
+    remedy="Nothing; if it is frequent, see whether the API server takes long to answer, or give the function more"
+    " memory.",
 )
 CALL_THROTTLED: Final = LogLine(
     _WARNING, "EC2 throttled call", ("call", "error"),

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from spotwright.errors import Throttled, Unavailable
+from spotwright.errors import OutOfTime, Throttled, Unavailable
 
 ATTEMPTS: Final = 4
 # Full jitter between 0 and the step, which doubles: at most 0.1 + 0.2 + 0.4 s of waiting.
@@ -20,6 +20,8 @@ def with_attempts[Answer](send: Callable[[], Answer], attempts: int = ATTEMPTS) 
     for attempt in range(1, attempts):
         try:
             return send()
+        except OutOfTime:
+            raise
         except (Throttled, Unavailable) as error:
             stated = error.retry_after_seconds if isinstance(error, Throttled) else 0
             pause = random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))

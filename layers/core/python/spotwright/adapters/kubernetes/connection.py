@@ -18,9 +18,10 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 from urllib3.util.ssl_ import create_urllib3_context
 
+from spotwright.adapters.kubernetes import time_limit
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.adapters.kubernetes.codecs.media_types import JSON, is_protobuf
-from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, OutOfTime, Throttled, Unavailable
 
 type JsonObject = dict[str, Any]
 
@@ -155,7 +156,13 @@ class Connection:
         accept_encoding: str = "",
         read_seconds: float = READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
-        """A successful response whose body is not read yet. ``read_seconds``: timeout between two reads."""
+        """A successful response whose body is not read yet. ``read_seconds``: timeout between two reads.
+
+        Within an invocation of a function no timeout is later than its end, and raises OutOfTime shortly before that.
+        """
+        left = time_limit.seconds_left()
+        if left <= 0:
+            raise OutOfTime(f"{method} {path}: the invocation ends soon", code="OutOfTime")
         try:
             headers = {
                 "Accept": accept,
@@ -168,7 +175,7 @@ class Connection:
                 self._configuration.host + path,
                 headers={name: value for name, value in headers.items() if value},
                 body=body,
-                _request_timeout=(CONNECT_SECONDS, read_seconds),
+                _request_timeout=(min(CONNECT_SECONDS, left), min(read_seconds, left)),
             )
             response: urllib3.BaseHTTPResponse = rest_response.response
             if 200 <= response.status < 300:

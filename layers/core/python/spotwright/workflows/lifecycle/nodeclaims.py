@@ -13,7 +13,7 @@ import msgspec
 
 from spotwright.aws.instance_types import discovered_capacity
 from spotwright.disruption.nodeclaim_drift import DRIFTED
-from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
+from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound, OutOfTime
 from spotwright.lifecycle import consistency, liveness
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import (
@@ -150,6 +150,7 @@ def _step(
     starts = claim.metadata.deletion_timestamp is not None and not any(
         find_condition(claim.conditions, type) for type in _TERMINATION_CONDITIONS
     )
+    tick = next_tick(ticks, deleting=claim.metadata.deletion_timestamp is not None, starts=starts)
     try:
         wait = (
             finalize(ports, claim, now, to_terminate, seen=node)
@@ -164,9 +165,11 @@ def _step(
             # What changed need not ring: a heartbeat of the kubelet, or another step of the claim.
             ring_lifecycle(ports, "node", [node.name], delay_seconds=CONFLICT_SECONDS)
     except ApiError as failure:
+        if isinstance(failure, OutOfTime) and not tick:
+            # No tick follows: its doorbell is rung again.
+            raise
         log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=name, code=failure.code, error=str(failure))
         wait = float("inf")
-    tick = next_tick(ticks, deleting=claim.metadata.deletion_timestamp is not None, starts=starts)
     if wait is not None and tick:
         ring_next_tick(ports, name, tick, within_seconds=wait, earliest_seconds=earliest)
     elif wait is not None and _rings_once_more(claim, node, wait, to_terminate):

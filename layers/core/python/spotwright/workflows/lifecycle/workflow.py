@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.errors import ApiError, error_code
+from spotwright.errors import ApiError, OutOfTime, error_code
 from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
@@ -80,19 +80,30 @@ def step_doorbells(
         step = partial(_step_in_time, gathering, now=now, seconds_left=seconds_left)
         at_once = _BUYING_AT_ONCE if kinds[0][0].kind in _BUYING else _STEPS_AT_ONCE
         outcomes += in_parallel(step, kinds, at_once=at_once)
-    failures = {key: failure for outcome in outcomes for key, failure in outcome.failures.items()}
-    failures |= _postpone(ports, [bell for outcome in outcomes if outcome.postponed for bell in outcome.bells])
+    late = [bell for outcome in outcomes for bell in outcome.bells if _is_late(outcome, bell)]
+    late_keys = {(bell.kind, bell.key) for bell in late}
+    failures = {
+        key: failure for outcome in outcomes for key, failure in outcome.failures.items() if key not in late_keys
+    }
+    failures |= _postpone(ports, late)
     failures |= _terminate(gathering, outcomes, now)
     try:
         gathering.doorbells.send()
     except ApiError as failure:
         # Whose doorbell was lost is not known: every step is taken again, which changes nothing that is done.
-        stepped = [bell for outcome in outcomes if not outcome.postponed for bell in outcome.bells]
-        stepped = [bell for bell in stepped if bell.kind != "notice"]
+        stepped = [bell for outcome in outcomes for bell in outcome.bells if bell.kind != "notice" and bell not in late]
         _log_failure("doorbells", ", ".join(bell.key for bell in stepped), failure)
         failures = {(bell.kind, bell.key): failure for bell in stepped} | failures
     # In the order in which they failed; doorbells of an object that differ in their number fail together.
     return {bell: failure for key, failure in failures.items() for bell in rung if (bell.kind, bell.key) == key}
+
+
+def _is_late(outcome: _StepOutcome, bell: Doorbell) -> bool:
+    """Whether the step was not begun, or was given up before Lambda would have ended it with its process. Notices ring
+    for themselves.
+    """
+    failure = outcome.failures.get((bell.kind, bell.key))
+    return outcome.postponed or (bell.kind != "notice" and isinstance(failure, OutOfTime))
 
 
 def _kinds_in_order(bells: Iterable[Doorbell]) -> list[list[tuple[Doorbell, ...]]]:
@@ -174,7 +185,8 @@ def _step(
     except Exception as error:  # noqa: BLE001 the loop over objects: one object must not keep the others
         failures = {(bell.kind, bell.key): error for bell in bells}
     for (kind, key), failure in failures.items():
-        _log_failure(kind, key, failure)
+        if not isinstance(failure, OutOfTime):
+            _log_failure(kind, key, failure)
     return failures
 
 
