@@ -17,8 +17,10 @@ from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
@@ -308,6 +310,22 @@ def test_consolidatable_follows_the_pods(world: World) -> None:
     condition = find_condition(world.claims()[0].conditions, "Consolidatable")
     assert condition is not None
     assert condition.status == "False"
+
+
+def test_outdated_timers_are_rung_for_once_a_minute(world: World) -> None:
+    """Where 500 nodes joined, evaluations that followed each other in seconds rang nine times for each of them, which
+    was more than all other steps of nodes together."""
+    grown(world, 3)
+    world.forwarder_runs = False
+    world.run(60)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=400)
+    rung, began = [], world.clock.now()
+    for seconds in (0, 5, 49, 50):
+        world.clock.advance(seconds - (world.clock.now() - began).total_seconds())
+        world.doorbells.messages.clear()
+        evaluate(world.ports, gather=gather, now=world.clock.now())
+        rung.append(len(world.doorbells.messages_of("lifecycle", "claim")))
+    assert rung == [3, 0, 0, 3]
 
 
 def refusing_taints(world: World, refused: str) -> None:

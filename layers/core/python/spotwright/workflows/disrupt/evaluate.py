@@ -47,6 +47,9 @@ _NOT_VALIDATED: Final = "it was not validated within two minutes"
 MAXIMUM_CANDIDATES: Final = 500
 # Between looks at a canary that has not proved itself yet.
 CANARY_SECONDS: Final = 10
+# Between doorbells for NodeClaims whose condition Consolidatable is outdated: where hundreds of nodes join, evaluations
+# follow each other in seconds, and lifecycle takes longer for the same NodeClaims. Less than the schedule's minute.
+TIMERS_SECONDS: Final = 50
 # Events recorded in one evaluation; the others follow in the next minutes.
 EVENTS_AT_ONCE: Final = 100
 
@@ -161,9 +164,13 @@ def _past_consolidate_after(snapshot: Snapshot, refused: Iterable[Blocked]) -> t
 
 
 def _ring_stale_claims(ports: ProvisionPorts, snapshot: Snapshot) -> None:
-    """Ring lifecycle, which alone writes claims, for those whose Consolidatable condition is outdated."""
+    """Ring lifecycle, which alone writes claims, for those whose Consolidatable condition is outdated.
+
+    Lifecycle rings for timers that end within two minutes itself: it is for others, and for doorbells that were lost.
+    """
     stale = emptiness.stale_consolidation_timers(snapshot)
-    if stale:
+    now = epoch_ms(snapshot.now)
+    if stale and not ports.state.throttle("consolidation timers", now=now, until=now + TIMERS_SECONDS * 1000):
         ports.doorbells.ring("lifecycle", [Doorbell(snapshot.cluster, "claim", name) for name in stale])
 
 

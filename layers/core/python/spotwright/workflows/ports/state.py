@@ -50,8 +50,8 @@ class StatePort(Protocol):
 
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
         notices_again (a look at new ones, beside or after a plan) | evaluations (of disruption) | canaries (the same,
-        while a canary has not proved itself) | LISTED_EVALUATIONS (those that list the cluster) | listing (of the
-        cluster, for pods that wait long). 0 when it is noted;
+        while a canary has not proved itself) | LISTED_EVALUATIONS (those that list the cluster) | consolidation timers
+        (doorbells for those that are outdated) | listing (of the cluster, for pods that wait long). 0 when it is noted;
         otherwise until when an earlier note holds, and nothing changed. Notes of wrong clocks hold nobody up, as in
         ``begin_planning``.
         """
