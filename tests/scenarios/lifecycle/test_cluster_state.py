@@ -927,3 +927,22 @@ def test_many_nodes_that_went_young_list_no_cluster_unless_the_state_hides_them(
     before = world.effects.reads["cluster", "pods"]
     provision(world.ports, clock=world.clock.now)
     assert (world.effects.reads["cluster", "pods"] > before) is is_listed
+
+
+def with_a_pod_that_no_node_takes(world: World, claim: NodeClaim) -> None:
+    """It runs on the claim's node, and may run nowhere else: its volume is there."""
+    here = {labels.HOSTNAME: claim.node_name}
+    pod = builders.pod("stays", cpu_millicores=10, node_name=claim.node_name, phase="Running", node_selector=here)
+    world.cluster.put("pods", pod)
+
+
+def test_a_pod_that_no_node_takes_keeps_no_other_from_its_place_while_the_cluster_cannot_be_listed() -> None:
+    """Nor where a list takes longer than the function may run, as of a cluster ten times larger."""
+    world = shipping(1)
+    claims = settled(world, 4)
+    with_a_pod_that_no_node_takes(world, claims[0])
+    world.effects.inject(Fault("cluster", "namespaces", Unavailable("context deadline exceeded"), 1000))
+    for claim in claims[:3]:
+        world.interrupt_spot(instance_id(claim.provider_id))
+    assert world.run(60, until=lambda: len(world.ec2.all_instances()) == 4 + 3)
+    assert not world.effects.select("cluster", "evict")

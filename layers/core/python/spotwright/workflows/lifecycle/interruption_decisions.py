@@ -39,6 +39,10 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import ClusterRow, NoticeRow, epoch_ms
 
 COMMIT_ATTEMPTS: Final = 5
+# So long notices that come at the same moment are waited for at most.
+GATHER_MAXIMUM_MS: Final = 3_000
+# Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
+PLANNER_SECONDS: Final = 15
 # So many NodeClaims are named in the message of a decision.
 NAMES_SHOWN: Final = 5
 
@@ -107,8 +111,9 @@ def _plan(
     """What is launched for the pods of these nodes, and the snapshot that says so.
 
     They are evicted for the room that it shows on other Nodes, which are read; of lists where these are not as a
-    cluster state shows them, or where by it pods have no place at all. When they are evicted depends on
-    PodDisruptionBudgets, which are read as well.
+    cluster state shows them, or where by it pods have no place at all, unless a notice is late: a cluster that cannot
+    be listed in time keeps no other pods from their place. When they are evicted depends on PodDisruptionBudgets, which
+    are read as well.
     """
     names = {node.claim.node_name for node in nodes} - {""}
 
@@ -121,11 +126,17 @@ def _plan(
     try:
         catalog = ports.catalogs.read(snapshot.catalog_key)
         snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, moving)
-        _check_places(plan, moving)
+        if not any(is_late(node.notice, now) for node in nodes):
+            _check_places(plan, moving)
     except BehindError as behind:
         snapshot = marked(gather_listed(ports, row, behind, now=now))
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
     return snapshot, plan
+
+
+def is_late(row: NoticeRow, now: datetime) -> bool:
+    """Whether others had the time to plan for the notice: they failed, or were cut off while they waited."""
+    return epoch_ms(now) - row.created > GATHER_MAXIMUM_MS + PLANNER_SECONDS * 1000
 
 
 def _check_places(plan: Plan, moving: Collection[str]) -> None:

@@ -21,7 +21,14 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import cordon, log, nodes_of, ring_lifecycle, ring_notices
 from spotwright.workflows.lifecycle.commands import EARLY_MS
-from spotwright.workflows.lifecycle.interruption_decisions import Interrupted, decide_replacements, force_at
+from spotwright.workflows.lifecycle.interruption_decisions import (
+    GATHER_MAXIMUM_MS,
+    PLANNER_SECONDS,
+    Interrupted,
+    decide_replacements,
+    force_at,
+    is_late,
+)
 from spotwright.workflows.lifecycle.interruption_facts import Facts, claim_of, read_facts
 from spotwright.workflows.lifecycle.interruption_writes import (
     EVENTS,
@@ -41,14 +48,11 @@ from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, CommandRow, 
 from spotwright.workflows.rows_together import write_rows
 
 WORK: Final = "notices"
-# Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
-PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
 # EC2 takes many instances back within a second or two, each with a message of its own: while the newest notice is so
-# young, more may follow, which are waited for until the oldest is that old. Less than the second until the next look,
-# so that the last of many waits for one look and not for two.
+# young, more may follow, which are waited for until the oldest is GATHER_MAXIMUM_MS old. Less than the second until the
+# next look, so that the last of many waits for one look and not for two.
 GATHER_IDLE_MS: Final = 600
-GATHER_MAXIMUM_MS: Final = 3_000
 # Until new notices are looked at again that came while another invocation planned.
 AGAIN_SECONDS: Final = 1
 # The next look of a chain is not refused where its clock is this much behind.
@@ -99,13 +103,13 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
 
 def _plan_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> bool:
     """False while another invocation plans."""
-    nodes = _drain_late(ports, [row for row in rows if _is_late(row, now)], now)
+    nodes = _drain_late(ports, [row for row in rows if is_late(row, now)], now)
     with planner_at_work.noted(
         ports.state, WORK, now=now, seconds_left=seconds_left, maximum_seconds=PLANNER_SECONDS
     ) as is_alone:
         if not is_alone:
             return False
-        nodes += _to_replace(ports, [row for row in rows if not _is_late(row, now)], now)
+        nodes += _to_replace(ports, [row for row in rows if not is_late(row, now)], now)
         failure = _replace(ports, nodes, now, seconds_left) if nodes else None
     # Tainting two hundred nodes takes seconds, for which no replacement waits; pods that come to a node meanwhile move
     # as its others do. Where nothing can be bought now, the nodes are tainted all the same.
@@ -121,11 +125,6 @@ def _plan_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
 
     in_parallel(tell, [node for node in nodes if not node.notice.attempt])
     return True
-
-
-def _is_late(row: NoticeRow, now: datetime) -> bool:
-    """Whether others had the time to plan for the notice: they failed, or were cut off while they waited."""
-    return epoch_ms(now) - row.created > GATHER_MAXIMUM_MS + PLANNER_SECONDS * 1000
 
 
 def _drain_late(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) -> list[Interrupted]:
