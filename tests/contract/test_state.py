@@ -186,9 +186,11 @@ def test_a_throttled_work_is_begun_once_until_its_note_ends(state: StatePort) ->
 
 def test_the_pause_of_evaluations_that_list_is_in_the_cluster_s_row(state: StatePort) -> None:
     assert state.cluster().evaluations_pause_until == 0
-    assert state.throttle("looks", now=4_000, until=9_000) == 0
-    assert state.throttle(LISTED_EVALUATIONS, now=1_000, until=4_000) == 0
+    assert state.begin_planning("disrupt", now=4_000, until=9_000)
+    assert state.begin_planning(LISTED_EVALUATIONS, now=1_000, until=4_000)
     assert state.cluster().evaluations_pause_until == 4_000
+    assert state.end_planning(LISTED_EVALUATIONS, until=4_000)
+    assert state.cluster().evaluations_pause_until == 0
 
 
 @pytest.mark.parametrize("work", ["claim evaluations", "a-b.c", "set", "1"])

@@ -71,7 +71,7 @@ def test_an_evaluation_that_is_left_for_later_is_logged(world: World, capsys: py
     handler = load_handler("disrupt", world).handler
     now = world.clock.milliseconds()
     world.state.heartbeat_at = 0
-    world.state.throttle(LISTED_EVALUATIONS, now=now, until=now + 200_000)
+    world.state.begin_planning(LISTED_EVALUATIONS, now=now, until=now + 200_000)
     capsys.readouterr()
     handler(sqs_event([doorbell(world, "evaluate")]), Context())
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]

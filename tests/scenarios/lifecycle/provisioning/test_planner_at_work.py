@@ -292,22 +292,54 @@ def test_no_pause_of_evaluations_is_longer_than_a_few_minutes(waiting: World, sl
     assert evaluate_after(waiting, 1)
 
 
+def test_an_evaluation_that_is_cut_off_while_it_lists_is_followed_by_the_longest_pause(waiting: World) -> None:
+    """A cluster ten times larger takes longer to list than the function may run: each minute's evaluation began anew,
+    and the API server wrote lists for nobody all the time."""
+    waiting.state.heartbeat_at = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting.cluster, "pods", cut_off)
+        with pytest.raises(Crash):
+            evaluate_after(waiting, 0)
+    assert not evaluate_after(waiting, LONGEST_PAUSE_SECONDS - 1)
+    assert evaluate_after(waiting, 1)
+
+
+def cut_off(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+    raise Crash("the function's time is over")
+
+
+def test_an_evaluation_that_fails_is_followed_by_a_pause_by_what_it_took(
+    waiting: World, slow_lists: list[float]
+) -> None:
+    waiting.state.heartbeat_at = 0
+    slow_lists.append(2)
+    waiting.effects.inject(Fault("cluster", "pods", Unavailable("context deadline exceeded")))
+    with pytest.raises(Unavailable):
+        evaluate_after(waiting, 0)
+    assert not evaluate_after(waiting, 39)
+    assert evaluate_after(waiting, 1)
+
+
 @pytest.mark.parametrize(("seconds", "evaluates"), [(360, False), (361, True)])
 def test_the_pause_of_a_wrong_clock_holds_no_evaluation_up(waiting: World, seconds: int, evaluates: bool) -> None:
     waiting.state.heartbeat_at = 0
     now = waiting.clock.milliseconds()
-    waiting.state.throttle("listed evaluations", now=now, until=now + seconds * 1000)
+    waiting.state.begin_planning("listed evaluations", now=now, until=now + seconds * 1000)
     assert evaluate_after(waiting, 0) == evaluates
 
 
 def test_an_evaluation_counts_where_its_pause_cannot_be_noted(
     waiting: World, slow_lists: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unavailable(work: str, *, now: int, until: int) -> int:
-        raise Unavailable("DynamoDB does not answer")
+    usual = waiting.state.begin_planning
+
+    def unavailable(work: str, *, now: int, until: int) -> bool:
+        if work == "listed evaluations":
+            raise Unavailable("DynamoDB does not answer")
+        return usual(work, now=now, until=until)
 
     waiting.state.heartbeat_at = 0
     slow_lists.append(12)
-    monkeypatch.setattr(waiting.state, "throttle", unavailable)
+    monkeypatch.setattr(waiting.state, "begin_planning", unavailable)
     assert evaluate_after(waiting, 0)
     assert evaluate_after(waiting, 1)

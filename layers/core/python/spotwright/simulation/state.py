@@ -105,8 +105,6 @@ class FakeState:
             if now < noted <= until + WRONG_CLOCK_MS:
                 raise Conflict("another was first", code="ConditionalCheckFailed")
             self.throttled_until[work] = until
-            if work == LISTED_EVALUATIONS:
-                self.cluster_row = msgspec.structs.replace(self.cluster_row, evaluations_pause_until=until)
             return 0
         return noted
 
@@ -114,6 +112,8 @@ class FakeState:
         self.planners[work] = until
         if work == "provision":
             self.cluster_row = msgspec.structs.replace(self.cluster_row, planner_until=until)
+        if work == LISTED_EVALUATIONS:
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, evaluations_pause_until=until)
 
     def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
         with self._effects.record("state", "commit", key):

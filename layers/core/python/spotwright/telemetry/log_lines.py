@@ -73,14 +73,15 @@ LISTED_CLUSTER: Final = LogLine(
     " DynamoDB), RemovesNodes (by it static NodePools have too many), NearLimits (it shows less of a NodePool than its"
     " NodeClaims come to without those that go, and a launch could exceed the NodePool's limits), PodsWait (pods have"
     " waited for three minutes without a node by it; once in ten minutes; or by it pods of nodes that EC2 takes back"
-    " get no node), or what is wrong with the state.",
+    " get no node, in the first 18 s of a notice), or what is wrong with the state.",
     remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
 )
 
 LEFT_EVALUATION: Final = LogLine(
     _INFO, "left an evaluation of disruption for later", ("cluster", "reason"),
     when="No forwarder is at work, so that an evaluation would list the whole cluster, and pods are planned for just"
-    " then, or the last such evaluation ended less than twenty times as long ago as it took (five minutes at most).",
+    " then, or the last such evaluation ended less than twenty times as long ago as it took (five minutes at most), or"
+    " began less than five minutes ago and was cut off.",
     remedy="Look whether the forwarder runs and what it logs: with it nothing is listed.",
 )
 

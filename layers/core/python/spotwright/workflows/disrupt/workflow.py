@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Final
 
@@ -54,10 +54,8 @@ def disrupt(
                 log_line(log, log_lines.LEFT_EVALUATION, cluster=ports.cluster.name, reason=reason)
                 break
             bell, *waiting = waiting
-            began = clock()
-            result = _step(ports, bell, began, seconds_left)
-            if lists:
-                _pause(ports, began, clock())
+            with _pausing(ports, clock) if lists else nullcontext():
+                result = _step(ports, bell, clock(), seconds_left)
             yield bell.kind, result
     _ring_again(ports, waiting)
 
@@ -76,12 +74,33 @@ def _reason_not_to_list(ports: ProvisionPorts, now: datetime) -> str:
     return ""
 
 
-def _pause(ports: ProvisionPorts, began: datetime, ended: datetime) -> None:
+@contextmanager
+def _pausing(ports: ProvisionPorts, clock: Callable[[], datetime]) -> Iterator[None]:
+    """Around an evaluation that lists the cluster. The pause after it is the longest until it has ended, so that one
+    that is cut off, since a very large cluster takes longer to list than a function may run, is followed by a pause.
+    """
+    began = clock()
+    longest = epoch_ms(began) + LONGEST_PAUSE_SECONDS * 1000
+    _pause(ports, began, longest)
+    try:
+        yield
+    except ApiError:
+        _shorten_pause(ports, longest, began, clock())
+        raise
+    _shorten_pause(ports, longest, began, clock())
+
+
+def _shorten_pause(ports: ProvisionPorts, longest: int, began: datetime, ended: datetime) -> None:
     seconds = min((ended - began).total_seconds() * PAUSE_PER_SECOND, LONGEST_PAUSE_SECONDS)
-    until = epoch_ms(ended) + int(seconds * 1000)
+    with suppress(ApiError):
+        ports.state.end_planning(LISTED_EVALUATIONS, until=longest)
+    _pause(ports, ended, epoch_ms(ended) + int(seconds * 1000))
+
+
+def _pause(ports: ProvisionPorts, now: datetime, until: int) -> None:
     # Without it the next evaluation is sooner, no more.
     with suppress(ApiError):
-        ports.state.throttle(LISTED_EVALUATIONS, now=epoch_ms(ended), until=until)
+        ports.state.begin_planning(LISTED_EVALUATIONS, now=epoch_ms(now), until=until)
 
 
 def _in_order(bells: Iterable[Doorbell]) -> list[Doorbell]:

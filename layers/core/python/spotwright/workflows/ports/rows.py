@@ -166,7 +166,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
     until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it.
     ``evaluations_pause_until``: epoch milliseconds before which no evaluation of disruption lists the cluster, 0 = any
-    may; as long as the last one took, twenty times. ``launched``:
+    may; as long as the last one took, twenty times, and the longest pause while one is at work. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""

@@ -17,7 +17,8 @@ from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, N
 ROWS_TOGETHER: Final = 100
 # No two works of a kind are noted for times that differ by so much.
 WRONG_CLOCK_MS: Final = 60_000
-# A work of ``throttle``, whose end ``cluster`` tells: evaluations of disruption that list the cluster.
+# A work of ``begin_planning``, whose end ``cluster`` tells: evaluations of disruption that list the cluster, and the
+# pause after them.
 LISTED_EVALUATIONS: Final = "listed evaluations"
 
 
@@ -34,7 +35,8 @@ class StatePort(Protocol):
         """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
 
         A note that ends more than WRONG_CLOCK_MS after ``until`` is of a clock that is wrong, and holds nobody up.
-        ``work``: provision | notices | disrupt. It spares others the same work and no more; ``commit`` decides.
+        ``work``: provision | notices | disrupt | LISTED_EVALUATIONS. It spares others the same work and no more;
+        ``commit`` decides.
         """
         ...
 
@@ -50,8 +52,8 @@ class StatePort(Protocol):
 
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
         notices_again (a look at new ones, beside or after a plan) | evaluations (of disruption) | canaries (the same,
-        while a canary has not proved itself) | LISTED_EVALUATIONS (those that list the cluster) | consolidation timers
-        (doorbells for those that are outdated) | listing (of the cluster, for pods that wait long). 0 when it is noted;
+        while a canary has not proved itself) | consolidation timers (doorbells for those that are outdated) | listing
+        (of the cluster, for pods that wait long). 0 when it is noted;
         otherwise until when an earlier note holds, and nothing changed. Notes of wrong clocks hold nobody up, as in
         ``begin_planning``.
         """
