@@ -28,6 +28,7 @@ from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.planning.overlay import RECENT
 from spotwright.workflows.provision.workflow import provision
 from tests.scenarios.lifecycle.conftest import fresh_world
+from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
 
 # A watch that broke without a word: so long the state may lack its changes and counts as fresh.
 SILENT = (IN_CONTACT + FRESH).total_seconds()
@@ -903,6 +904,23 @@ def test_interruptions_of_a_nodepool_that_is_at_its_limits_list_no_cluster(
     world.run(300)
     assert len(world.claims()) == 6
     assert len(world.ec2.all_instances()) == 6 + 5
+    assert world.effects.reads["cluster", "pods"] == before
+
+
+def test_pods_that_come_while_a_node_of_a_nodepool_near_its_limits_is_replaced_list_no_cluster() -> None:
+    """The node and its replacement both count in the status, and in the list of NodeClaims."""
+    world = shipping(1)
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 14_000}, budgets=(Budget("1"),)))
+    stamp(world)
+    look(world, "nodepools")
+    settled(world, 6)
+    edit(world, "nodepools", labels={"team": "a"})
+    look(world, "nodepools")
+    assert world.run(120, until=lambda: any(row.phase == "waiting" for row in world.state.commands()))
+    before = world.effects.reads["cluster", "pods"]
+    world.deploy(POD, 8)
+    world.run(6)
+    assert len(world.claims()) == 8, "one that goes, its replacement, and one more: not two"
     assert world.effects.reads["cluster", "pods"] == before
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 
+import msgspec
+
 from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.model import quantity, resources
 from spotwright.model.ec2.instance_type import Catalog
@@ -20,6 +22,7 @@ from spotwright.scheduling.inputs.in_flight_nodes import build_in_flight_node
 from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning.overlay import BehindError, uncounted_period
+from spotwright.workflows.planning.snapshot import REPLACED_REASONS, instances_going
 from spotwright.workflows.ports.bundles import ListingPorts
 
 
@@ -35,7 +38,7 @@ def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog, ports: Listin
     # A limit may be of a resource that instances have by a NodeOverlay alone.
     overlaid = apply_overlays(catalog, snapshot.nodeoverlays, snapshot.nodepools).catalog if limited else catalog
     near = [pool for pool in limited if _excess(pool, _counted(pool, snapshot, overlaid), plan, overlaid)]
-    claims = _staying(ports) if near else ()
+    claims = _staying(ports, snapshot) if near else ()
     for pool in near:
         if excess := _excess(pool, _listed(pool, claims, snapshot, overlaid), plan, overlaid):
             raise BehindError(
@@ -68,14 +71,20 @@ def _counted(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> dict[str, 
     return resources.add(of_status, {resources.NODES: len(new)}, *(node.capacity for node in new))
 
 
-def _staying(ports: ListingPorts) -> tuple[NodeClaim, ...]:
-    """The NodeClaims of the API server that nobody deletes, and whose instances EC2 does not take back."""
-    interrupted = {row.instance_id for row in ports.state.notices() if row.kind in REPLACED_KINDS}
+def _staying(ports: ListingPorts, snapshot: Snapshot) -> tuple[NodeClaim, ...]:
+    """The NodeClaims of the API server that nobody deletes, whose instances EC2 does not take back, and that wait for
+    no replacements, which count instead.
+    """
+    going = {row.instance_id for row in ports.state.notices() if row.kind in REPLACED_KINDS}
+    commands = ports.state.commands()
+    claims = ports.cluster.nodeclaims()
+    listed = msgspec.structs.replace(snapshot, nodeclaims=claims)
+    going |= instances_going(listed, (), commands, REPLACED_REASONS)
     return tuple(
         claim
-        for claim in ports.cluster.nodeclaims()
+        for claim in claims
         if claim.metadata.deletion_timestamp is None
-        and not (claim.is_managed and instance_id(claim.provider_id) in interrupted)
+        and not (claim.is_managed and instance_id(claim.provider_id) in going)
     )
 
 
