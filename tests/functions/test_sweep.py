@@ -10,6 +10,7 @@ from spotwright.lifecycle.orphans import ACKNOWLEDGED, MAXIMUM_ORPHANS, ORPHAN_A
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
@@ -336,6 +337,25 @@ def test_a_claim_that_got_on_a_moment_ago_is_not_rung_for(
     world.clock.advance(seconds)
     world.doorbells.messages.clear()
     world.state.heartbeat_at = world.clock.milliseconds() if alive else 0
+    poll(world, now=world.clock.now(), scheduled=True)
+    assert len(world.doorbells.messages_of("lifecycle", "claim")) == rung
+
+
+@pytest.mark.parametrize(("seconds", "rung"), [(0, 0), (14, 0), (15, 1), (-14, 0), (-3600, 1)])
+@pytest.mark.parametrize("is_launched", [False, True])
+def test_a_claim_of_the_future_is_rung_for_and_one_that_was_made_a_moment_ago_is_not(
+    world: World, seconds: int, rung: int, is_launched: bool
+) -> None:
+    """A clock that was an hour ahead must not keep the claim from what a lost message was about for an hour."""
+    made = world.clock.seconds() - timedelta(seconds=seconds)
+    long_ago = world.clock.seconds() - timedelta(days=1)
+    launched = Condition("Launched", "True", last_transition_time=made)
+    about = ObjectMeta("new", uid="new", creation_timestamp=long_ago if is_launched else made)
+    claim = NodeClaim(
+        about, NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"), conditions=(launched,) * is_launched
+    )
+    world.cluster.put("nodeclaims", claim)
+    world.state.heartbeat_at = world.clock.milliseconds()
     poll(world, now=world.clock.now(), scheduled=True)
     assert len(world.doorbells.messages_of("lifecycle", "claim")) == rung
 

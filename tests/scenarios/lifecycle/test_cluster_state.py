@@ -406,6 +406,14 @@ def test_budgets_that_a_state_invents_evict_no_pod_before_its_place_exists() -> 
     assert ready, "evicted before there is a place"
 
 
+def test_budgets_that_cannot_be_read_keep_no_interrupted_node_from_being_replaced() -> None:
+    world = shipping(1)
+    claim, *_ = settled(world, 2)
+    world.effects.inject(Fault("cluster", "pod_disruption_budgets", Unavailable("context deadline exceeded"), 1000))
+    world.interrupt_spot(instance_id(claim.provider_id))
+    assert world.run(10, until=lambda: len(world.ec2.all_instances()) == 3)
+
+
 def test_a_lie_that_leaves_pods_without_a_node_costs_a_list_of_the_cluster_in_ten_minutes() -> None:
     world = shipping(1)
     settled(world, 1)

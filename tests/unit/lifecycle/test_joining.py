@@ -103,6 +103,14 @@ def test_a_label_that_somebody_changed_since_is_not_taken_back() -> None:
     assert unregister(CLAIM, owned("u", labels={"team": "b"}))["labels"] == {}
 
 
+@pytest.mark.parametrize("label", [labels.ZONE, labels.ZONE_ID, labels.HOSTNAME, labels.WINDOWS_BUILD])
+def test_a_label_of_the_kubelet_or_the_cloud_controller_manager_is_not_taken_back(label: str) -> None:
+    """The latter sets the zone and its id once, when the Node joins: nobody would set them again."""
+    about = msgspec.structs.replace(CLAIM.metadata, labels={label: "here"})
+    claim = msgspec.structs.replace(CLAIM, metadata=about)
+    assert label not in unregister(claim, owned("u", labels={label: "here"}))["labels"]
+
+
 def test_nothing_is_taken_from_a_node_of_anothers_or_one_that_has_to_be_drained() -> None:
     assert unregister(CLAIM, owned("other")) == {}
     assert unregister(CLAIM, owned("u", deletion_timestamp=BORN)) == {}

@@ -149,8 +149,11 @@ def _encoded(owner: OwnerReference) -> dict[str, Any]:
 
 
 _OF_ANY_NODE: Final = frozenset(
-    {labels.ARCH, labels.OS, labels.HOSTNAME, labels.INSTANCE_TYPE, labels.REGION, labels.ZONE, labels.WINDOWS_BUILD}
-)
+    {
+        labels.ARCH, labels.OS, labels.HOSTNAME, labels.INSTANCE_TYPE, labels.REGION, labels.ZONE, labels.ZONE_ID,
+        labels.WINDOWS_BUILD,
+    }
+)  # fmt: skip
 _CLAIM_ONLY_ANNOTATIONS: Final = frozenset(
     {
         labels.INSTANCE_TAGGED,
