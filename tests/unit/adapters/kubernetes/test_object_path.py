@@ -50,6 +50,20 @@ def test_what_cannot_be_a_name_is_the_name_of_nothing(name: str) -> None:
     assert api.asked == []
 
 
+@pytest.mark.parametrize("name", [*NO_NAMES[1:], "a,spec.nodeName=b", "a=b"])
+def test_no_pods_run_on_a_node_of_no_name(name: str) -> None:
+    """By a cluster state that lies pods may be planned for such a Node: the API server refuses the selector, which
+    ended the plan of the cluster."""
+    assert KubernetesCluster("dev", cast("Transport", Forbidding())).pods(node=name) == ()
+
+
+@pytest.mark.parametrize("instance", ["i-a) x", "i-a,i-b", "i-a!", "i-", f"i-{'a' * 62}", "i-a\n"])
+def test_no_nodeclaim_has_an_instance_whose_id_cannot_be_a_label(instance: str) -> None:
+    """A kubelet states the provider id of its Node itself."""
+    cluster = KubernetesCluster("dev", cast("Transport", Forbidding()))
+    assert cluster.nodeclaims_of_instances([instance], cached=True) == ()
+
+
 @pytest.mark.parametrize("namespace", NO_NAMES[1:])
 def test_nor_is_it_that_of_a_namespace(namespace: str) -> None:
     with pytest.raises(NotFound, match="no object has the name"):

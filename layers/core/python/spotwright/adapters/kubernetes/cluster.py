@@ -28,7 +28,7 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
 from spotwright.adapters.kubernetes.conditions import write_conditions
 from spotwright.adapters.kubernetes.events import EventRecorder
 from spotwright.adapters.kubernetes.karpenter import running_karpenter
-from spotwright.adapters.kubernetes.object_path import object_path
+from spotwright.adapters.kubernetes.object_path import is_label_value, is_name, object_path
 from spotwright.adapters.kubernetes.transport import JSON_PATCH, MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound, Throttled
 from spotwright.model import labels
@@ -81,6 +81,8 @@ class KubernetesCluster:
         self._events = EventRecorder(transport)
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+        if node and not is_name(node):
+            return ()
         selector = f"spec.nodeName={node}" if node else _PENDING if pending else _NOT_ENDED
         query = {"fieldSelector": selector}
         return tuple(self._api.items(_PATHS["pods"], pod_decoder(), query, protobuf=_pods_in_protobuf))
@@ -122,7 +124,7 @@ class KubernetesCluster:
 
     def nodeclaims_of_instances(self, instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
         found: list[NodeClaim] = []
-        for ids in batched(sorted(instances), _INSTANCES_SELECTED, strict=False):
+        for ids in batched(sorted(filter(is_label_value, instances)), _INSTANCES_SELECTED, strict=False):
             query = {"labelSelector": f"{labels.INSTANCE_ID} in ({','.join(ids)})"} | (_CACHED if cached else {})
             found += self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", query)
         return tuple(found)
