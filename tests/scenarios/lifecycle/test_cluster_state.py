@@ -23,7 +23,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.validate import validate
-from spotwright.workflows.planning import overlay
+from spotwright.workflows.planning import confirmation, overlay
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.planning.overlay import RECENT
 from spotwright.workflows.provision.workflow import provision
@@ -955,20 +955,43 @@ def test_many_nodes_that_went_young_list_no_cluster_unless_the_state_hides_them(
     assert (world.effects.reads["cluster", "pods"] > before) is is_listed
 
 
-def with_a_pod_that_no_node_takes(world: World, claim: NodeClaim) -> None:
-    """It runs on the claim's node, and may run nowhere else: its volume is there."""
-    here = {labels.HOSTNAME: claim.node_name}
-    pod = builders.pod("stays", cpu_millicores=10, node_name=claim.node_name, phase="Running", node_selector=here)
-    world.cluster.put("pods", pod)
-
-
-def test_a_pod_that_no_node_takes_keeps_no_other_from_its_place_while_the_cluster_cannot_be_listed() -> None:
-    """Nor where a list takes longer than the function may run, as of a cluster ten times larger."""
+@pytest.mark.parametrize("is_here_only", [True, False], ids=["no node takes it", "too many Nodes take pods"])
+def test_a_cluster_that_cannot_be_listed_keeps_no_pods_of_interrupted_nodes_from_their_places(
+    monkeypatch: pytest.MonkeyPatch, is_here_only: bool
+) -> None:
+    """Where a pod has no place, as one whose volume is there, or where more Nodes take pods than are read one by one.
+    Nor where a list takes longer than the function may run, as of a cluster ten times larger."""
     world = shipping(1)
     claims = settled(world, 4)
-    with_a_pod_that_no_node_takes(world, claims[0])
+    here = {labels.HOSTNAME: claims[0].node_name} if is_here_only else {}
+    pod = builders.pod("stays", cpu_millicores=10, node_name=claims[0].node_name, phase="Running", node_selector=here)
+    world.cluster.put("pods", pod)
+    if not is_here_only:
+        monkeypatch.setattr(confirmation, "MAXIMUM_READS", 0)
     world.effects.inject(Fault("cluster", "namespaces", Unavailable("context deadline exceeded"), 1000))
     for claim in claims[:3]:
         world.interrupt_spot(instance_id(claim.provider_id))
     assert world.run(60, until=lambda: len(world.ec2.all_instances()) == 4 + 3)
     assert not world.effects.select("cluster", "evict")
+
+
+def test_limits_hold_for_interrupted_nodes_in_a_cluster_that_cannot_be_listed() -> None:
+    """A state that hides NodeClaims makes no launch that their NodePool has no room for."""
+    world = shipping(1)
+    world.cluster.put("nodepools", builders.nodepool(limits={"cpu": 12_000}))
+    claims = settled(world, 6)
+    world.run(RECENT // timedelta(seconds=1))
+    hidden = {claim.name for claim in claims[2:]}
+    waiting = builders.pod("waits", cpu_millicores=1800, phase="Pending", unschedulable=True)
+    world.cluster.put("pods", waiting)
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        shown = tuple(claim for claim in objects.nodeclaims if claim.name not in hidden)
+        nodes = tuple(node for node in objects.nodes if node.name not in {claim.node_name for claim in claims[2:]})
+        return msgspec.structs.replace(objects, nodeclaims=shown, nodes=nodes)
+
+    world.cluster_state.lie = lie
+    world.effects.inject(Fault("cluster", "namespaces", Unavailable("context deadline exceeded"), 1000))
+    world.interrupt_spot(instance_id(claims[0].provider_id))
+    world.run(60)
+    assert len(world.ec2.all_instances()) == 6

@@ -111,9 +111,9 @@ def _plan(
     """What is launched for the pods of these nodes, and the snapshot that says so.
 
     They are evicted for the room that it shows on other Nodes, which are read; of lists where these are not as a
-    cluster state shows them, or where by it pods have no place at all, unless a notice is late: a cluster that cannot
-    be listed in time keeps no other pods from their place. When they are evicted depends on PodDisruptionBudgets, which
-    are read as well.
+    cluster state shows them, or where by it pods have no place at all. When a notice is late, a cluster state is relied
+    on all the same, but for limits: a cluster that cannot be listed in time keeps no pods from their places. When they
+    are evicted depends on PodDisruptionBudgets, which are read as well.
     """
     names = {node.claim.node_name for node in nodes} - {""}
 
@@ -124,14 +124,25 @@ def _plan(
     snapshot = _with_budgets(ports, marked(gather(ports, row, now=now, nodes_read=names)))
     moving = frozenset(pod.key for pod in snapshot.pods if pod.node_name in names)
     try:
-        catalog = ports.catalogs.read(snapshot.catalog_key)
-        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, moving)
-        if not any(is_late(node.notice, now) for node in nodes):
-            _check_places(plan, moving)
+        return _decide_on_state(ports, snapshot, nodes, moving)
     except BehindError as behind:
         snapshot = marked(gather_listed(ports, row, behind, now=now))
-        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
-    return snapshot, plan
+        return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+
+
+def _decide_on_state(
+    ports: LifecyclePorts, snapshot: Snapshot, nodes: Iterable[Interrupted], moving: Collection[str]
+) -> tuple[Snapshot, Plan]:
+    """``moving``: pods of the nodes. Raises BehindError."""
+    catalog = ports.catalogs.read(snapshot.catalog_key)
+    try:
+        read, plan = decide_on_read_nodes(snapshot, catalog, ports, moving)
+        _check_places(plan, moving)
+    except BehindError:
+        if not any(is_late(node.notice, snapshot.now) for node in nodes):
+            raise
+        return decide_on_read_nodes(snapshot, catalog, ports, ())
+    return read, plan
 
 
 def is_late(row: NoticeRow, now: datetime) -> bool:
