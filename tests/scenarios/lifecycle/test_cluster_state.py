@@ -26,6 +26,7 @@ from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning import confirmation, overlay
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
 from spotwright.workflows.planning.overlay import RECENT
+from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.provision.workflow import provision
 from tests.scenarios.lifecycle.conftest import fresh_world
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
@@ -953,6 +954,27 @@ def test_many_nodes_that_went_young_list_no_cluster_unless_the_state_hides_them(
     before = world.effects.reads["cluster", "pods"]
     provision(world.ports, clock=world.clock.now)
     assert (world.effects.reads["cluster", "pods"] > before) is is_listed
+
+
+def test_young_claims_that_a_state_hides_beside_many_that_have_gone_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too few to list the cluster for them, they are of the list of NodeClaims: their room would be bought again."""
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 3)
+    world = shipping(1)
+    world.deploy(POD, 7)
+    assert world.run(240, until=lambda: everybody_runs(world, 7))
+    world.run(150)
+    world.deploy(POD, 2)
+    empty = {claim.node_name for claim in world.claims()} - {pod.node_name for pod in world.running_pods()}
+    for claim in world.claims():
+        if claim.node_name in empty:
+            world.cluster.delete("nodeclaims", claim.metadata)
+    assert world.run(180, until=lambda: len(world.claims()) == 2)
+    world.run(2)
+    world.cluster_state.lie = lambda objects: msgspec.structs.replace(objects, nodeclaims=())
+    before = world.effects.reads["cluster", "pods"]
+    snapshot = gather(world.ports, world.state.cluster(), now=world.clock.now())
+    assert {claim.name for claim in snapshot.nodeclaims} == {claim.name for claim in world.claims()}
+    assert world.effects.reads["cluster", "pods"] == before
 
 
 @pytest.mark.parametrize("is_here_only", [True, False], ids=["no node takes it", "too many Nodes take pods"])
