@@ -11,7 +11,7 @@ from forwarder.kinds import ClusterObject, WatchedKind
 from forwarder.sharing import share_equal_parts
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.adapters.kubernetes.watch import Expired, list_pages, resource_version, watch_objects
-from spotwright.errors import ApiError, NotFound
+from spotwright.errors import ApiError, NotFound, Throttled
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 
@@ -76,7 +76,7 @@ def list_and_watch(
         report(Bookmark(kind.name, version))
 
     while not stopping.is_set():
-        is_silent = False
+        is_silent, stated_seconds = False, 0
         try:
             version = version or _list(connection, kind, report)
             for reported_version in _watch(connection, kind, version, report, opened):
@@ -93,7 +93,8 @@ def list_and_watch(
             else:
                 log_line(logger, log_lines.WATCH_FAILED, kind=kind.name, error=str(failure))
                 version = "" if is_silent else version
-        stopping.wait(random.uniform(pause / 2, pause))
+                stated_seconds = failure.retry_after_seconds if isinstance(failure, Throttled) else 0
+        stopping.wait(min(stated_seconds, LONGEST_PAUSE_SECONDS) + random.uniform(pause / 2, pause))
         pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
 

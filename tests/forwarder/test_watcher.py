@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +17,7 @@ from kubernetes.client.configuration import Configuration
 from forwarder import watcher
 from forwarder.kinds import WATCHED_KINDS, WatchedKind
 from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate, list_and_watch
-from spotwright.adapters.kubernetes import watch
+from spotwright.adapters.kubernetes import attempts, watch
 from spotwright.adapters.kubernetes.attempts import ATTEMPTS
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.telemetry import log_lines
@@ -34,7 +36,7 @@ class ApiServer:
     """Answers lists from ``nodes`` and each watch with the next of ``watches``: events, or a status. After the event
     None nothing comes any more, and the connection stays open.
 
-    When the script is over, ``done`` is set and watches stay open without a word.
+    When the script is over, ``done`` is set and watches stay open without a word until ``close`` is.
     """
 
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -42,7 +44,8 @@ class ApiServer:
     watches: list[Step] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     page_size: int = 500
-    pages_refused: set[str] = field(default_factory=set)
+    pages_refused: Counter[str] = field(default_factory=Counter)
+    retry_after: str = ""
     lists_refused: int = 0
     lists_not_found: int = 0
     done: threading.Event = field(default_factory=threading.Event)
@@ -60,8 +63,8 @@ class ApiServer:
             self.lists_not_found -= 1
             return 404, [{"message": "the server could not find the requested resource", "reason": "NotFound"}]
         self.asked.append(f"list {query.get('continue', '')}".strip())
-        if query.get("continue") in self.pages_refused:
-            self.pages_refused.remove(query["continue"])
+        if self.pages_refused[query.get("continue", "")]:
+            self.pages_refused[query.get("continue", "")] -= 1
             return 429, [{"message": "too many requests", "reason": "TooManyRequests"}]
         return 200, [self._page(int(query.get("continue", "0")))]
 
@@ -69,7 +72,7 @@ class ApiServer:
         if not self.watches:
             self.done.set()
             self.close.wait(300)
-            return 200, []
+            return 200, [bookmark(self.version)]
         step = self.watches.pop(0)
         return (step, [{"message": "no", "reason": "Expired"}]) if isinstance(step, int) else (200, step)
 
@@ -96,6 +99,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
             def do_GET(self) -> None:
                 status, lines = api.answer(self.path)
                 self.send_response(status)
+                if status == 429:
+                    self.send_header("Retry-After", api.retry_after)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 for line in lines:
@@ -168,7 +173,7 @@ def test_pages_are_read_to_the_end(serve: Serve) -> None:
 
 def test_a_page_that_is_throttled_is_asked_for_again_and_not_the_whole_list(serve: Serve) -> None:
     """Of a hundred pages one fails soon while the API server has much to do: the list would never be at its end."""
-    api = ApiServer(nodes={name: objects.node(name) for name in "abcde"}, page_size=2, pages_refused={"2", "4"})
+    api = ApiServer(nodes={name: objects.node(name) for name in "abcde"}, page_size=2, pages_refused=Counter("24"))
     watch_updates = serve(api)
     assert api.asked[:5] == ["list", "list 2", "list 2", "list 4", "list 4"]
     pages = [[node.metadata.name for node in told.objects] for told in watch_updates if isinstance(told, ListedPage)]
@@ -198,18 +203,53 @@ def test_an_attempt_that_fails_is_no_contact(serve: Serve) -> None:
 
 
 SILENT: list[dict[str, Any] | None] = [None]
+ENDED: list[dict[str, Any] | None] = []
 ERROR: list[dict[str, Any] | None] = [
     {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "etcd"}}
 ]
 
 
-@pytest.mark.parametrize("opened_in_vain", [SILENT, ERROR], ids=["silent", "error"])
+NO_VERSIONS: list[dict[str, Any] | None] = [{"type": "BOOKMARK", "object": {"metadata": {}}}]
+NO_METADATA: list[dict[str, Any] | None] = [{"type": "BOOKMARK", "object": {}}]
+
+
+@pytest.mark.parametrize(
+    "opened_in_vain",
+    [SILENT, ERROR, ENDED, NO_VERSIONS, NO_METADATA],
+    ids=["silent", "error", "ended", "no-version", "no-metadata"],
+)
 def test_after_a_watch_that_says_nothing_the_kind_is_listed(serve: Serve, opened_in_vain: Step) -> None:
     """A watch that opens is a contact: where each says nothing, the kind would be in contact and never change."""
     api = ApiServer(nodes={"a": objects.node("a")}, watches=[opened_in_vain, opened_in_vain])
     watch_updates = serve(api)
     assert api.asked == ["list", "watch 10"] * 3
     assert sum(isinstance(told, ListEnd) for told in watch_updates) == 3
+
+
+def test_watches_that_end_at_once_are_asked_for_less_and_less_often(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.uniform", lambda _least, most: most)
+    api = ApiServer(watches=[ENDED] * 6)
+    begun = time.monotonic()
+    serve(api)
+    assert time.monotonic() - begun >= 0.01 * (2**6 - 1)
+
+
+@pytest.mark.parametrize("refused", ["watch", "list"])
+def test_a_kind_is_not_asked_for_before_the_api_server_takes_requests_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """All forwarders of an API server in trouble would be in its queues again within half a second."""
+    monkeypatch.setattr(attempts, "LONGEST_RETRY_AFTER_SECONDS", 0)
+    api = ApiServer(retry_after="1")
+    if refused == "watch":
+        api.watches = [429]
+    else:
+        api.pages_refused[""] = ATTEMPTS
+    begun = time.monotonic()
+    serve(api)
+    assert time.monotonic() - begun >= 1
 
 
 def test_a_watch_that_fails_after_an_event_goes_on_where_it_ended(serve: Serve) -> None:

@@ -78,6 +78,8 @@ def watch_objects(
 ) -> Iterator[WatchEvent]:
     """Changes after ``version``, until the API server ends the watch. Raises Expired, and Unavailable on silence.
 
+    A watch that ends without any event, though it lasts for minutes and a bookmark comes in each, has failed.
+
     ``opened``: called when the API server has accepted the watch, before any change.
     """
     query = {
@@ -91,8 +93,12 @@ def watch_objects(
         response = connection.stream("GET", path, read_seconds=SILENCE_SECONDS)
         try:
             opened()
+            is_silent = True
             for line in _lines(response):
+                is_silent = False
                 yield _decode_event(path, line)
+            if is_silent:
+                raise Unavailable(f"watch {path}: it ended without an event")
         finally:
             response.close()
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -102,8 +108,14 @@ def watch_objects(
 
 
 def resource_version(obj: msgspec.Raw) -> str:
-    """The version of an object or of a bookmark."""
-    return msgspec.json.decode(obj, type=_Versioned).metadata.resource_version
+    """The version of a bookmark, from which a watch can go on. Raises Unavailable where it states none."""
+    try:
+        version = msgspec.json.decode(obj, type=_Versioned).metadata.resource_version
+    except msgspec.DecodeError:
+        version = ""
+    if not version:
+        raise Unavailable("a bookmark states no resourceVersion")
+    return version
 
 
 def _read_page(reader: PageReader, path: str, token: str) -> _List:
