@@ -1,5 +1,6 @@
 """What cannot be a name leads to no other object: nothing is asked of the API server, and no object is found."""
 
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from spotwright.adapters.kubernetes.transport import Transport
 from spotwright.errors import Denied, NotFound
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.telemetry import events
 
 NO_NAMES = [
     "", ".", "..", "../secrets/token", "a/status", "a?dryRun=All", "a#b", "a%2fb", "A", "a b", "a\n", "ä", "-a",
@@ -68,6 +70,16 @@ def test_no_nodeclaim_has_an_instance_whose_id_cannot_be_a_label(instance: str) 
 def test_nor_is_it_that_of_a_namespace(namespace: str) -> None:
     with pytest.raises(NotFound, match="no object has the name"):
         object_path("/api/v1/pods", "web", namespace)
+
+
+@pytest.mark.parametrize("text", NO_NAMES[1:-1])
+def test_no_event_is_recorded_of_what_cannot_be_an_object(text: str) -> None:
+    """A cluster state that lies shows such pods, and events say where pods go."""
+    api = Forbidding()
+    cluster = KubernetesCluster("dev", cast("Transport", api))
+    for metadata in (ObjectMeta("web", text, "uid"), ObjectMeta(text, "shop", "uid")):
+        cluster.record_event("pods", metadata, events.NOMINATED(target="node"), now=datetime(2026, 1, 1, tzinfo=UTC))
+    assert api.asked == []
 
 
 @pytest.mark.parametrize("name", ["a", "0", "ip-10-0-0-1.ec2.internal", "data-web-0", "a" * 253])

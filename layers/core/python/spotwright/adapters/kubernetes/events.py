@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.adapters.kubernetes.codecs.objects import decode_time, encode_time
+from spotwright.adapters.kubernetes.object_path import object_path
 from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict
 from spotwright.model.kubernetes.meta import ObjectMeta
@@ -52,11 +53,11 @@ class EventRecorder:
         self._silent_until[digest] = now + event.row.repeat_after
 
     def _create_or_count(self, body: JsonObject, event: Event, now: datetime) -> None:
-        path = f"/api/v1/namespaces/{body['metadata']['namespace']}/events"
+        path = object_path("/api/v1/events", body["metadata"]["name"], body["metadata"]["namespace"])
         try:
-            self._api.call("POST", path, body=body)
+            self._api.call("POST", path.rpartition("/")[0], body=body)
         except Conflict:
-            self._count(f"{path}/{body['metadata']['name']}", event, now)
+            self._count(path, event, now)
 
     def _count(self, path: str, event: Event, now: datetime) -> None:
         """Increase the count of an existing event, unless another process did so within ``repeat_after``."""
