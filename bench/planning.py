@@ -64,8 +64,8 @@ class ListedCluster(FakeCluster):
 
     folder: Path | None = None
 
-    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
-        own = super().pods(node=node, pending=pending)
+    def pods(self, *, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
+        own = super().pods(node=node, pending=pending, limit=limit)
         return own if self.folder is None or node or pending else (*read_pods(self.folder), *own)
 
     def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:

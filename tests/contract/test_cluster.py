@@ -95,6 +95,14 @@ def test_a_pod_is_read_by_name(world: World) -> None:
     assert world.port.pod("default", pod.metadata.name) == world.current_pod(pod.metadata.name)
 
 
+def test_the_first_pods_that_wait_are_listed_alone(world: World) -> None:
+    for _ in range(3):
+        world.pod("")
+    waiting = [pod.key for pod in world.port.pods(pending=True)]
+    assert len(waiting) >= 3
+    assert [pod.key for pod in world.port.pods(pending=True, limit=2)] == waiting[:2]
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_pods_that_have_ended_are_listed_on_their_node_alone(world: World, phase: str) -> None:
     node = f"ended-{next(NUMBERS)}"

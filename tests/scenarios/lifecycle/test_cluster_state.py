@@ -341,6 +341,28 @@ def test_no_lie_keeps_pods_without_a_node(lie: Callable[[ClusterObjects], Cluste
     assert world.run(seconds, until=lambda: everybody_runs(world, 3))
 
 
+def test_invented_pods_do_not_hide_for_ever_those_that_wait() -> None:
+    """So many wait by the state that those that do are not read."""
+    world = shipping(1)
+    settled(world, 2)
+
+    def lie(objects: ClusterObjects) -> ClusterObjects:
+        size = {"cpu": 10**7}
+        waiting = tuple(
+            msgspec.structs.replace(
+                pod,
+                metadata=msgspec.structs.replace(pod.metadata, creation_timestamp=world.clock.now()),
+                requests=size,
+            )
+            for pod in invented(objects, overlay.MAXIMUM_WAITING + 1).pods
+        )
+        return msgspec.structs.replace(objects, pods=(*(pod for pod in objects.pods if pod.node_name), *waiting))
+
+    world.cluster_state.lie = lie
+    world.deploy(POD, 3)
+    assert world.run(15 * 60, until=lambda: everybody_runs(world, 3))
+
+
 @pytest.mark.parametrize(
     "lie",
     [
@@ -438,9 +460,14 @@ def test_a_proposal_that_came_of_a_late_state_ends_at_the_api_server() -> None:
     assert claim.name
 
 
-def validated(world: World) -> tuple[tuple[str, ...], set[str]]:
+def nothing(world: World) -> None:
+    """Happens."""
+
+
+def validated(world: World, meanwhile: Callable[[World], None] = nothing) -> tuple[tuple[str, ...], set[str]]:
     """The claims that the only proposal commits after its fifteen seconds, and which lists were read for it."""
     assert world.run(200, until=lambda: bool(world.state.commands()))
+    meanwhile(world)
     world.clock.advance(15)
     world.state.heartbeat_at = world.clock.milliseconds()
     world.cluster_state.take()
@@ -450,14 +477,14 @@ def validated(world: World) -> tuple[tuple[str, ...], set[str]]:
     return committed, {action for action in ("pods", "nodes", "nodeclaims") if read["cluster", action]}
 
 
-def test_empty_nodes_are_read_by_name_before_they_go() -> None:
-    """Pods and nodes of the cluster are not listed; claims are, which budgets count."""
+def test_empty_nodes_are_read_before_they_go() -> None:
+    """Pods of the cluster are not listed; claims and nodes are, which budgets count."""
     world = shipping(0)
     settled(world, 3)
     world.deploy(POD, 1)
     committed, lists = validated(world)
     assert len(committed) == 1
-    assert lists == {"nodeclaims"}
+    assert lists == {"nodeclaims", "nodes"}
 
 
 def test_of_many_empty_nodes_not_each_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -488,6 +515,49 @@ def test_claims_that_a_state_invents_widen_no_budget() -> None:
     world.cluster_state.lie = lie
     committed, _ = validated(world)
     assert len(committed) == 1
+
+
+def test_a_node_that_is_not_ready_counts_in_budgets_though_a_state_shows_it_ready() -> None:
+    def fail(world: World) -> None:
+        node = world.cluster.node(world.running_pods()[0].node_name)
+        assert node is not None
+        world.cluster.update("nodes", node.name, conditions=(Condition("Ready", "False", "KubeletNotReady"),))
+        world.cluster_state.lie = lambda objects: msgspec.structs.replace(
+            objects, nodes=(node, *(shown for shown in objects.nodes if shown.name != node.name))
+        )
+
+    world = shipping(0)
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="1"),))
+    settled(world, 4)
+    world.deploy(POD, 3)
+    committed, _ = validated(world, fail)
+    assert committed == ()
+
+
+@pytest.mark.parametrize("most_reads", [2, 3])
+def test_nodes_whose_pods_a_state_does_not_show_take_no_pods_of_an_empty_one(
+    most_reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They joined since it was taken: they are full, and the pod that waits needs the empty one."""
+
+    def join(world: World) -> None:
+        full = {pod.node_name for pod in world.running_pods()}
+        world.cluster_state.lie = lambda objects: msgspec.structs.replace(
+            objects,
+            nodes=tuple(node for node in objects.nodes if node.name not in full),
+            pods=tuple(pod for pod in objects.pods if pod.node_name not in full),
+        )
+        late = msgspec.structs.replace(POD, metadata=ObjectMeta("late", "default", "late"), unschedulable=True)
+        world.cluster.put("pods", late)
+
+    world = shipping(0)
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="100%"),))
+    settled(world, 4)
+    world.deploy(POD, 3)
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", most_reads)
+    committed, lists = validated(world, join)
+    assert committed == ()
+    assert ("pods" in lists) is (most_reads < 3), "where they are many, the cluster is listed"
 
 
 def test_a_state_that_hides_who_is_followed_removes_no_node_of_followers() -> None:

@@ -41,10 +41,10 @@ def gatherings(waiting: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lists: list[str] = []
     usual = waiting.cluster.pods
 
-    def pods(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+    def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         if not node and not pending:
             lists.append("pods")
-        return usual(node=node, pending=pending)
+        return usual(node=node, pending=pending, limit=limit)
 
     monkeypatch.setattr(waiting.cluster, "pods", pods)
     return lists
@@ -104,11 +104,11 @@ def test_of_two_threads_one_reads_the_cluster(waiting: World, monkeypatch: pytes
     lists: list[str] = []
     usual = waiting.cluster.pods
 
-    def pods(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+    def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         lists.append("pods")
         reading.set()
         assert left.wait(300)
-        return usual(node=node, pending=pending)
+        return usual(node=node, pending=pending, limit=limit)
 
     monkeypatch.setattr(waiting.cluster, "pods", pods)
     decisions: list[int] = []
@@ -243,10 +243,10 @@ def slow_lists(waiting: World, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seconds = [0.0]
     usual = waiting.cluster.pods
 
-    def pods(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+    def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         if not node and not pending:
             waiting.clock.advance(seconds[-1])
-        return usual(node=node, pending=pending)
+        return usual(node=node, pending=pending, limit=limit)
 
     monkeypatch.setattr(waiting.cluster, "pods", pods)
     return seconds

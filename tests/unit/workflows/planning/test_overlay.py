@@ -221,9 +221,16 @@ def test_many_waiting_pods_are_believed_while_their_watch_is_in_contact(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overlay, "MAXIMUM_WAITING", 1)
+    monkeypatch.setattr(overlay, "FIRST_WAITING", 1)
     state = state_of(world)
     waiting = tuple(msgspec.structs.replace(pod, node_name="") for pod in state.objects.pods)
-    assert laid_over(world, hide(state, pods=waiting)).pods == waiting
+    hidden, _ = (
+        world.cluster.put("pods", builders.pod(name, unschedulable=True, phase="Pending")) for name in ("a", "b")
+    )
+    assert laid_over(world, hide(state, pods=waiting)).pods == (hidden, *waiting), "those and the first that wait"
+    for name in ("a", "b"):
+        world.cluster.remove("pods", f"default/{name}")
+    assert laid_over(world, hide(state, pods=waiting)).pods == state.objects.pods, "fewer wait: these are all"
     silent = {
         kind: msgspec.structs.replace(at, contacted=at.contacted - timedelta(seconds=6))
         for kind, at in state.kinds.items()

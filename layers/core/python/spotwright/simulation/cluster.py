@@ -120,14 +120,16 @@ class FakeCluster:
         self._effects.before_read("cluster", "running_karpenter")
         return self.karpenter
 
-    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+    def pods(self, *, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         self._effects.before_read("cluster", "pods_of_node" if node else "pending_pods" if pending else "pods")
         pods: tuple[Pod, ...] = self.all("pods")
         if node:
-            return tuple(pod for pod in pods if pod.node_name == node)
-        if pending:
-            return tuple(pod for pod in pods if not pod.node_name and pod.phase == "Pending")
-        return tuple(pod for pod in pods if not pod.is_terminal)
+            pods = tuple(pod for pod in pods if pod.node_name == node)
+        elif pending:
+            pods = tuple(pod for pod in pods if not pod.node_name and pod.phase == "Pending")
+        else:
+            pods = tuple(pod for pod in pods if not pod.is_terminal)
+        return pods[:limit]
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         self._effects.before_read("cluster", "pod")

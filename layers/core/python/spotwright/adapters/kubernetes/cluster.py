@@ -80,12 +80,12 @@ class KubernetesCluster:
         self._api = transport
         self._events = EventRecorder(transport)
 
-    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+    def pods(self, *, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         if node and not is_name(node):
             return ()
         selector = f"spec.nodeName={node}" if node else _PENDING if pending else _NOT_ENDED
         query = {"fieldSelector": selector}
-        return tuple(self._api.items(_PATHS["pods"], pod_decoder(), query, protobuf=_pods_in_protobuf))
+        return tuple(self._api.items(_PATHS["pods"], pod_decoder(), query, limit=limit, protobuf=_pods_in_protobuf))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         document = self._get(_PATHS["pods"], name, namespace)

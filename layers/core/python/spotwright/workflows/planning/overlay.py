@@ -43,8 +43,9 @@ MAXIMUM_BOUND_READS: Final = 300
 MAXIMUM_CANDIDATES: Final = 100
 # If no more pods wait than this, all that wait are read; they are some KB each.
 MAXIMUM_WAITING: Final = 1000
-# Beyond that they are read unless the state had contact with their watch in this time.
+# Beyond that only the first are read if the state had contact with their watch in this time: a page of them.
 POD_CONTACT: Final = timedelta(seconds=5)
+FIRST_WAITING: Final = 500
 
 
 class BehindError(Exception):
@@ -109,16 +110,20 @@ def lay_over_claims(
     commands: Iterable[CommandRow],
     claims: Collection[str],
 ) -> Snapshot:
-    """As ``lay_over``, with all NodeClaims as they are now, and of those named the Nodes and their pods.
+    """As ``lay_over``, with all NodeClaims as they are now; where some are named, with all Nodes, too, and with pods of
+    theirs and of those that are not shown.
 
-    So much is read before nodes are disrupted of which nobody needs to know where their pods go. Raises BehindError.
+    So much is read before nodes are disrupted of which nobody needs to know where their pods go: budgets count which
+    NodeClaims go, and which Nodes are not ready. Raises BehindError.
     """
     if len(claims) > MAXIMUM_CANDIDATES:
         raise BehindError(f"{len(claims)} NodeClaims are looked at, and their nodes are read one by one")
     listed = cluster.nodeclaims()
-    names = {claim.node_name for claim in listed if claim.name in claims} - {""}
-    read = (node for node in in_parallel(cluster.node, sorted(names)) if node is not None)
-    nodes = (*(node for node in snapshot.nodes if node.name not in names), *read)
+    nodes = cluster.nodes() if claims else snapshot.nodes
+    names = {node.name for node in nodes} - {node.name for node in snapshot.nodes}
+    if len(names) > MAXIMUM_READS:
+        raise BehindError(f"{len(names)} Nodes, {min(names)} among them, are not in it")
+    names |= {claim.node_name for claim in listed if claim.name in claims} - {""}
     snapshot = msgspec.structs.replace(snapshot, nodeclaims=listed, nodes=nodes)
     return _lay_over(snapshot, state, cluster, commands, names, uncreated_claims(launches))
 
@@ -256,16 +261,21 @@ def loses_replacement(row: CommandRow, snapshot: Snapshot, uncreated: Collection
 
 
 def _with_waiting_pods(snapshot: Snapshot, contacted: datetime, cluster: ClusterPort) -> Snapshot:
-    """With the pods that wait now in place of those that waited; a pod that was bound since is on its node."""
+    """With the pods that wait now in place of those that waited; a pod that was bound since is on its node.
+
+    Where many do, those that a state hides are among the first sooner or later, as the others get their nodes.
+    """
     waited = {pod.metadata.uid: pod for pod in snapshot.pods if not pod.node_name}
-    if len(waited) > MAXIMUM_WAITING and snapshot.now - contacted <= POD_CONTACT:
-        return snapshot
-    waiting = tuple(pod for pod in cluster.pods(pending=True) if not pod.is_terminal)
+    limit = FIRST_WAITING if len(waited) > MAXIMUM_WAITING and snapshot.now - contacted <= POD_CONTACT else None
+    read = cluster.pods(pending=True, limit=limit)
+    waiting = tuple(pod for pod in read if not pod.is_terminal)
+    if len(read) == limit:
+        return _with_pods(snapshot, snapshot.pods, waiting)
     gone_on = [waited[uid] for uid in sorted(waited.keys() - {pod.metadata.uid for pod in waiting})]
     if len(gone_on) > MAXIMUM_BOUND_READS:
         raise BehindError(f"{len(gone_on)} pods that wait in it, {gone_on[0].key} among them, wait no more")
-    read = in_parallel(lambda pod: cluster.pod(pod.metadata.namespace, pod.metadata.name), gone_on)
-    moved = (pod for pod in read if pod is not None and not pod.is_terminal)
+    found = in_parallel(lambda pod: cluster.pod(pod.metadata.namespace, pod.metadata.name), gone_on)
+    moved = (pod for pod in found if pod is not None and not pod.is_terminal)
     return _with_pods(snapshot, (pod for pod in snapshot.pods if pod.node_name), (*moved, *waiting))
 
 

@@ -24,8 +24,11 @@ class ClusterPort(Protocol):
 
     name: str
 
-    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
-        """All pods that have not ended; those of a node, also if they have; or those that wait for a node."""
+    def pods(self, *, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
+        """All pods that have not ended; those of a node, also if they have; or those that wait for a node.
+
+        ``limit``: the first so many by namespace and name.
+        """
         ...
 
     def pod(self, namespace: str, name: str) -> Pod | None: ...
