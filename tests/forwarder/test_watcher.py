@@ -252,6 +252,13 @@ def test_a_kind_is_not_asked_for_before_the_api_server_takes_requests_again(
     assert time.monotonic() - begun >= 1
 
 
+def test_no_answer_makes_a_forwarder_wait_for_hours(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "LONGEST_PAUSE_SECONDS", 0.1)
+    begun = time.monotonic()
+    serve(ApiServer(retry_after="9999", watches=[429]))
+    assert time.monotonic() - begun < 100
+
+
 def test_a_watch_that_fails_after_an_event_goes_on_where_it_ended(serve: Serve) -> None:
     api = ApiServer(watches=[[bookmark(12), None], [bookmark(13), *ERROR]])
     serve(api)

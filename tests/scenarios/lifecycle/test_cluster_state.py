@@ -363,6 +363,29 @@ def test_invented_pods_do_not_hide_for_ever_those_that_wait() -> None:
     assert world.run(15 * 60, until=lambda: everybody_runs(world, 3))
 
 
+def test_a_state_that_hides_daemonsets_keeps_no_pod_waiting_for_nodes_that_are_too_small() -> None:
+    """One after the other is bought, and full as soon as the pod of the DaemonSet runs on it."""
+    world = shipping(1)
+    template = msgspec.structs.replace(builders.daemonset_pod("agent", ""), requests={"cpu": 700}, phase="Running")
+    world.cluster.put("daemonsets", DaemonSet(ObjectMeta("agent", "kube-system"), template))
+
+    def runs(pods: int) -> bool:
+        """The pods of the DaemonSet are the first on each node."""
+        on = {pod.node_name for pod in world.cluster.all("pods") if pod.metadata.name.startswith("agent")}
+        for node in world.cluster.all("nodes"):
+            if node.name not in on:
+                metadata = ObjectMeta(f"agent-{node.metadata.uid}", "kube-system", uid=f"agent-{node.metadata.uid}")
+                world.cluster.put("pods", msgspec.structs.replace(template, metadata=metadata, node_name=node.name))
+        seated = [pod.node_name for pod in world.cluster.all("pods") if pod.metadata.name.startswith("inflate")]
+        return len(seated) == pods and all(seated)
+
+    world.deploy(POD, 1)
+    assert world.run(120, until=lambda: runs(1))
+    world.cluster_state.lie = without("daemonsets")
+    world.deploy(POD, 2)
+    assert world.run(300, until=lambda: runs(2))
+
+
 @pytest.mark.parametrize(
     "lie",
     [
@@ -635,6 +658,13 @@ def invented(objects: ClusterObjects, pods: int = 10_000) -> ClusterObjects:
     return msgspec.structs.replace(objects, pods=waiting, nodes=(), nodeclaims=())
 
 
+@pytest.fixture
+def believed_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where as many others wait indeed: of more than a thousand pods that a state invents none is asked for."""
+    monkeypatch.setattr(overlay, "FIRST_WAITING", 0)
+
+
+@pytest.mark.usefixtures("believed_burst")
 def test_an_invented_burst_buys_no_more_than_the_limits_allow() -> None:
     """Again and again, while it hides what was bought before; the limits are read from the API server."""
     world = fresh_world()
@@ -656,6 +686,7 @@ def test_an_invented_burst_buys_no_more_than_the_limits_allow() -> None:
     assert 0 < highest <= 16_000
 
 
+@pytest.mark.usefixtures("believed_burst")
 def test_an_invented_burst_gets_no_more_of_what_a_nodeoverlay_states_than_the_limits_allow() -> None:
     """The instance types alone have nothing of it. What was bought is so old that no row is laid over the state."""
     device = "example.com/device"
@@ -748,6 +779,7 @@ def test_a_state_alone_removes_no_node_of_a_static_pool() -> None:
     assert world.state.cluster().head == before
 
 
+@pytest.mark.usefixtures("believed_burst")
 def test_nodes_that_are_said_to_be_small_leave_no_more_room_within_the_limits() -> None:
     """It shows as many nodes as there are, each with next to no capacity; who stole the token rings as well."""
     world = fresh_world()
@@ -798,6 +830,7 @@ def instances_that_terminate(objects: ClusterObjects) -> ClusterObjects:
     return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
 
 
+@pytest.mark.usefixtures("believed_burst")
 @pytest.mark.parametrize(
     "lie",
     [
@@ -844,6 +877,7 @@ def claims_of_no_size(objects: ClusterObjects) -> ClusterObjects:
     return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
 
 
+@pytest.mark.usefixtures("believed_burst")
 @pytest.mark.parametrize("lie", [claims_on_their_way_out, claims_of_no_size])
 def test_new_claims_count_in_limits_before_the_status_counts_them(
     lie: Callable[[ClusterObjects], ClusterObjects],
@@ -862,6 +896,7 @@ def test_new_claims_count_in_limits_before_the_status_counts_them(
     assert 0 < highest <= 16_000
 
 
+@pytest.mark.usefixtures("believed_burst")
 def test_a_node_that_goes_is_no_larger_than_it_is_where_limits_are_near() -> None:
     """It shows the node that EC2 takes back as large as all, and the others with next to no capacity."""
     world = fresh_world()
@@ -891,6 +926,7 @@ def test_a_node_that_goes_is_no_larger_than_it_is_where_limits_are_near() -> Non
     assert highest <= 16_000 + size
 
 
+@pytest.mark.usefixtures("believed_burst")
 def test_many_new_claims_do_not_hide_that_a_state_shows_too_little() -> None:
     """More are new than are read one by one; the state shows none of them, and the Nodes with next to no capacity."""
     world = fresh_world()
@@ -916,6 +952,7 @@ def test_many_new_claims_do_not_hide_that_a_state_shows_too_little() -> None:
     assert 0 < highest <= 200_000
 
 
+@pytest.mark.usefixtures("believed_burst")
 def test_a_state_hides_no_more_of_old_nodes_than_the_status_counts_while_claims_are_new() -> None:
     """It shows old nodes smaller by as much as is new: all together is what the status, which is behind, counts."""
     world = fresh_world()

@@ -72,8 +72,8 @@ LISTED_CLUSTER: Final = LogLine(
     " (it lacks objects that are known), NegativeSize (a pod in it requests less than nothing), NoAnswer (S3 or"
     " DynamoDB), RemovesNodes (by it static NodePools have too many), NearLimits (it shows less of a NodePool than its"
     " NodeClaims come to without those that go, and a launch could exceed the NodePool's limits), PodsWait (pods have"
-    " waited for three minutes without a node by it; once in ten minutes; or by it pods of nodes that EC2 takes back"
-    " get no node), or what is wrong with the state.",
+    " waited for three minutes; once in ten minutes; or by it pods of nodes that EC2 takes back get no node), or what"
+    " is wrong with the state.",
     remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
 )
 

@@ -191,15 +191,15 @@ def _fit(
 
 def _check_reliance(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
     """A cluster state alone removes no node, and does not keep pods waiting for longer than it takes to find that it
-    lies: once in so many minutes the cluster is listed for them. Raises BehindError.
+    lies: once in so many minutes the cluster is listed for them. Also where they get a new node by it: it may be
+    another one each time, on which they have no place. Raises BehindError.
     """
     if plan.excess_nodeclaims:
         raise BehindError(f"by it {len(plan.excess_nodeclaims)} NodeClaims of static NodePools go", code="RemovesNodes")
-    planned = {key for node in plan.new_nodes for key in node.pods}
-    late = [pod.key for pod in snapshot.pods if _waits_long(pod, now) and pod.key not in planned]
+    late = [pod.key for pod in snapshot.pods if _waits_long(pod, now)]
     until = epoch_ms(now + LISTING_PERIOD)
     if late and not ports.state.throttle("listing", now=epoch_ms(now), until=until):
-        raise BehindError(f"{counted(len(late), 'pod')}, {min(late)} among them, got no node of it", code="PodsWait")
+        raise BehindError(f"{counted(len(late), 'pod')}, {min(late)} among them, still have no node", code="PodsWait")
 
 
 def _waits_long(pod: Pod, now: datetime) -> bool:
