@@ -238,6 +238,17 @@ def _keep(names: set[str], name: str, *, is_in: bool) -> None:
 
 
 def _is_same(before: ClusterObject, after: ClusterObject) -> bool:
-    """Whether nothing has changed that is kept; the resourceVersion of a Node grows with each of its heartbeats."""
+    """Whether nothing has changed that is kept; the resourceVersion of a Node grows with each of its heartbeats.
+
+    Where etcd was restored they begin lower again, and no planner reads a state with an object of a later version than
+    its kind has.
+    """
+    if _version(after) < _version(before):
+        return False
     metadata = msgspec.structs.replace(before.metadata, resource_version=after.metadata.resource_version)
     return msgspec.structs.replace(before, metadata=metadata) == after
+
+
+def _version(found: ClusterObject) -> int:
+    version = found.metadata.resource_version
+    return int(version) if version.isascii() and version.isdecimal() else 0

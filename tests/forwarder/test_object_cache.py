@@ -70,6 +70,15 @@ def test_a_heartbeat_of_a_node_is_no_change_to_ship() -> None:
     assert cache.changes.number == number + 1
 
 
+def test_a_version_that_goes_back_is_one_to_ship() -> None:
+    """As where etcd was restored: a state in which an object is newer than its kind is not read."""
+    cache = started(Node=[with_version(NODE, "10")])
+    number = cache.changes.number
+    cache.apply(page("Node", with_version(NODE, "9")), 1.0)
+    assert cache.changes.number == number + 1
+    assert cache.nodes()[0].metadata.resource_version == "9"
+
+
 def test_a_deployment_that_changes_is_a_change_of_the_buffer_that_refers_to_it() -> None:
     cache = started(CapacityBuffer=[BUFFER])
     cache.changes.begin()
