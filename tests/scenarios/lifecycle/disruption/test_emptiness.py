@@ -328,6 +328,25 @@ def test_outdated_timers_are_rung_for_once_a_minute(world: World) -> None:
     assert rung == [3, 0, 0, 3]
 
 
+def test_the_end_of_a_timer_is_rung_for_by_the_steps_that_follow_on_its_begin(world: World) -> None:
+    """Each step that was taken meanwhile rang for the same second, and each of those steps again if the timer moved."""
+    grown(world, 1)
+    world.run(60)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=60)
+    (claim,) = world.claims()
+    began, rung = world.clock.seconds(), []
+    world.cluster.update("nodeclaims", claim.name, last_pod_event_time=began)
+    for seconds in (5, 14, 15, 40):
+        world.clock.advance(seconds - (world.clock.now() - began).total_seconds())
+        world.doorbells.messages.clear()
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+        ends = [
+            message.at - world.clock.milliseconds() for message in world.doorbells.messages_of("lifecycle", "claim")
+        ]
+        rung.append(ends)
+    assert rung == [[55_000], [46_000], [], []]
+
+
 def refusing_taints(world: World, refused: str) -> None:
     """An admission webhook refuses every change of this node's taints."""
     usual = world.cluster.set_taints

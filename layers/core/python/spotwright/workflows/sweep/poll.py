@@ -15,7 +15,6 @@ import msgspec
 
 from spotwright.errors import ApiError
 from spotwright.lifecycle import instance_health, liveness, node_repair, reservation_expiration
-from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterState
 from spotwright.model.ec2.instance_type import Catalog
@@ -48,6 +47,8 @@ from spotwright.workflows.ports.state import StatePort
 
 log: Final = logging.getLogger("spotwright.sweep")
 
+# So long a NodeClaim that boots or drains is left to the doorbells of its node and to its ticks.
+LATELY_SECONDS: Final = 45
 # How often pending pods and classes are looked at while no forwarder rings for them.
 POLL_SECONDS: Final = 5
 # A class that has not been ready for this long is looked at once a minute, as Karpenter does. Whoever changes it need
@@ -453,7 +454,7 @@ def _progressed_lately(claim: NodeClaim, now: datetime) -> bool:
     metadata = claim.metadata
     times = [metadata.creation_timestamp, metadata.deletion_timestamp]
     times += [condition.last_transition_time for condition in claim.conditions]
-    return any(time is not None and abs((now - time).total_seconds()) < NODE_TICK_SECONDS for time in times)
+    return any(time is not None and abs((now - time).total_seconds()) < LATELY_SECONDS for time in times)
 
 
 def _unplanned(state: StatePort, row: ClusterRow, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
