@@ -21,6 +21,9 @@ from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import nodeclaims
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 
 
 def running_node(world: World, pods: int = 1, template: Pod | None = None) -> NodeClaim:
@@ -122,6 +125,26 @@ def test_the_doorbell_of_a_drained_node_that_met_another_change_comes_again(worl
     world.run(5)
     world.effects.inject(Fault("cluster", "write_nodeclaim_status", Conflict("it changed", code="Conflict")))
     assert seconds_until_terminated(world) <= 3
+
+
+def test_the_doorbell_of_an_ended_instance_that_met_another_change_comes_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step of its node was taken at the same moment: NodeClaim and Node stayed until the next tick, a quarter of a
+    minute later."""
+    claim = disrupted_node(world)
+    assert world.run(40, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+    def lose(*_: object, **__: object) -> float | None:
+        raise Conflict("it changed", code="Conflict")
+
+    world.doorbells.messages.clear()
+    with monkeypatch.context() as once:
+        once.setattr(nodeclaims, "finalize", lose)
+        lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    (again,) = world.doorbells.messages_of("lifecycle", "claim")
+    assert again.doorbell == Doorbell(world.cluster.name, "claim", claim.name)
+    assert again.at - world.clock.milliseconds() == nodeclaims.CONFLICT_SECONDS * 1000
 
 
 @pytest.mark.parametrize("grace_seconds", [None, 300])

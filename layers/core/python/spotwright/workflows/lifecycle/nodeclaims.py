@@ -161,9 +161,12 @@ def _step(
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=name, conflict=str(lost))
         wait = CONFLICT_SECONDS
-        if node is not None and claim.metadata.deletion_timestamp is None and isinstance(lost, Conflict):
-            # What changed need not ring: a heartbeat of the kubelet, or another step of the claim.
+        # What changed need not ring: a heartbeat of the kubelet, or another step of the claim.
+        if isinstance(lost, Conflict) and claim.metadata.deletion_timestamp is None and node is not None:
             ring_lifecycle(ports, "node", [node.name], delay_seconds=CONFLICT_SECONDS)
+        elif isinstance(lost, Conflict) and claim.metadata.deletion_timestamp is not None and node is None and not tick:
+            # EC2 says once that the instance has ended.
+            ring_lifecycle(ports, "claim", [name], delay_seconds=CONFLICT_SECONDS)
     except ApiError as failure:
         if isinstance(failure, OutOfTime) and not tick:
             # No tick follows: its doorbell is rung again.
