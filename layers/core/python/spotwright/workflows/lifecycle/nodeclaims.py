@@ -513,13 +513,13 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, binding: float | No
         return None
     if claim.is_condition_true("Consolidatable"):
         update_conditions(ports, claim, [false_condition("Consolidatable", "NotConsolidatable")], now=now)
-    if at is not None and at - now <= SOON and _began_lately(claim, now):
+    if at is not None and at - now <= SOON and _began_recently(claim, now):
         # Not a tick: ticks have ended, and this rings at that moment, for the steps that follow on a pod event.
         ring_lifecycle(ports, "claim", [claim.name], delay_seconds=math.ceil((at - now).total_seconds()))
     return None
 
 
-def _began_lately(claim: NodeClaim, now: datetime) -> bool:
+def _began_recently(claim: NodeClaim, now: datetime) -> bool:
     """Whether the timer began a moment ago, so that nobody has rung for its end; one that began without a pod event may
     have to wait for pods first. Every step ringing for it would be as many steps at its end.
     """

@@ -48,7 +48,7 @@ from spotwright.workflows.ports.state import StatePort
 log: Final = logging.getLogger("spotwright.sweep")
 
 # So long a NodeClaim that boots or drains is left to the doorbells of its node and to its ticks.
-LATELY_SECONDS: Final = 45
+RECENT_SECONDS: Final = 45
 # How often pending pods and classes are looked at while no forwarder rings for them.
 POLL_SECONDS: Final = 5
 # A class that has not been ready for this long is looked at once a minute, as Karpenter does. Whoever changes it need
@@ -144,7 +144,7 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     unsettled = [claim for claim in claims if _is_unsettled(claim, view.tainted_nodes)]
     if forwarder_alive:
         # A node that boots or drains rings for each step: a hundred that do so now need no second one.
-        unsettled = [claim for claim in unsettled if not _progressed_lately(claim, now)]
+        unsettled = [claim for claim in unsettled if not _changed_recently(claim, now)]
     if unsettled:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "claim", claim.name) for claim in unsettled])
     if scheduled:
@@ -449,12 +449,12 @@ def _is_unsettled(claim: NodeClaim, tainted_nodes: Collection[str]) -> bool:
     return claim.node_name in tainted_nodes and not claim.is_condition_true("DisruptionReason")
 
 
-def _progressed_lately(claim: NodeClaim, now: datetime) -> bool:
+def _changed_recently(claim: NodeClaim, now: datetime) -> bool:
     """Whether its conditions changed, or it was created or deleted, a moment ago. A time of the future says nothing."""
     metadata = claim.metadata
     times = [metadata.creation_timestamp, metadata.deletion_timestamp]
     times += [condition.last_transition_time for condition in claim.conditions]
-    return any(time is not None and abs((now - time).total_seconds()) < LATELY_SECONDS for time in times)
+    return any(time is not None and abs((now - time).total_seconds()) < RECENT_SECONDS for time in times)
 
 
 def _unplanned(state: StatePort, row: ClusterRow, pods: tuple[Pod, ...], now: int) -> tuple[Pod, ...]:
