@@ -38,7 +38,7 @@ class Unavailable(ApiError):
 
 
 class OutOfTime(Unavailable):
-    """Nothing was asked: the invocation ends so soon that no answer would be waited for."""
+    """The invocation ends so soon that no answer is waited for: nothing was asked, or what was asked may be done."""
 
 
 class MissingRegion(Exception):

@@ -142,6 +142,7 @@ class Connection:
                     response.close()
                     return None
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            _check_time(f"GET {path}")
             raise Unavailable(f"GET {path}: {error}", code=type(error).__name__) from error
         return b"".join(parts)
 
@@ -158,11 +159,11 @@ class Connection:
     ) -> urllib3.BaseHTTPResponse:
         """A successful response whose body is not read yet. ``read_seconds``: timeout between two reads.
 
-        Within an invocation of a function no timeout is later than its end, and raises OutOfTime shortly before that.
+        Within an invocation of a function no timeout is later than its end: shortly before that OutOfTime is raised,
+        also for a request that waits for its answer.
         """
+        _check_time(f"{method} {path}")
         left = time_limit.seconds_left()
-        if left <= 0:
-            raise OutOfTime(f"{method} {path}: the invocation ends soon", code="OutOfTime")
         try:
             headers = {
                 "Accept": accept,
@@ -182,6 +183,7 @@ class Connection:
                 return response
             content = response.data
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+            _check_time(f"{method} {path}")
             what = _unanswered(self._configuration.host, error) or f"{method} {path}: {error}"
             raise Unavailable(what, code=type(error).__name__) from error
         refusal = status_error(f"{method} {path}", response.status, _decode(content))
@@ -193,6 +195,12 @@ class Connection:
         """The header's value; renews a token by the configuration's own hook. Empty with a client certificate."""
         settings = self._configuration.auth_settings()
         return str(settings["BearerToken"]["value"] or "") if "BearerToken" in settings else ""
+
+
+def _check_time(what: str) -> None:
+    """Raises OutOfTime where the invocation ends soon."""
+    if time_limit.seconds_left() <= 0:
+        raise OutOfTime(f"{what}: the invocation ends soon", code="OutOfTime")
 
 
 def _ssl_context() -> ssl.SSLContext:
