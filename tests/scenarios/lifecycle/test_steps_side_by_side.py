@@ -122,7 +122,7 @@ def end_of_time(*_: object, **__: object) -> None:
 
 
 def test_a_step_that_time_ran_out_for_is_rung_for_again_and_does_not_fail(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where an API server takes seconds for each answer, invocations were cut off, and their messages were held back
     for three minutes."""
@@ -132,6 +132,7 @@ def test_a_step_that_time_ran_out_for_is_rung_for_again_and_does_not_fail(
     world.doorbells.messages.clear()
     assert not step_doorbells(world.ports, bells, now=world.clock.now())
     assert [message.doorbell for message in world.doorbells.messages_of("lifecycle", "node")] == bells
+    assert log_lines.DOORBELL_FAILED.message not in caplog.messages
 
 
 def test_a_tick_that_time_ran_out_for_is_followed_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

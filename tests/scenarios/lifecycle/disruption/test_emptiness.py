@@ -347,6 +347,23 @@ def test_the_end_of_a_timer_is_rung_for_by_the_steps_that_follow_on_its_begin(wo
     assert rung == [[55_000], [46_000], [], []]
 
 
+def test_the_end_of_a_timer_without_a_pod_event_is_rung_for_by_each_step(world: World) -> None:
+    """It began when the NodeClaim was initialized: until its pods are bound nobody rings for it."""
+    grown(world, 1)
+    world.run(60)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=120)
+    (claim,) = world.claims()
+    began = world.clock.now()
+    initialized = Condition("Initialized", "True", "Initialized", last_transition_time=began)
+    others = tuple(condition for condition in claim.conditions if condition.type != "Initialized")
+    world.cluster.update("nodeclaims", claim.name, last_pod_event_time=None, conditions=(*others, initialized))
+    world.clock.advance(40)
+    world.doorbells.messages.clear()
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+    (end,) = world.doorbells.messages_of("lifecycle", "claim")
+    assert end.at == (began.timestamp() + 120) * 1000
+
+
 def refusing_taints(world: World, refused: str) -> None:
     """An admission webhook refuses every change of this node's taints."""
     usual = world.cluster.set_taints

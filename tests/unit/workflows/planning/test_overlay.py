@@ -224,19 +224,18 @@ def test_many_waiting_pods_are_believed_while_their_watch_is_in_contact(
     monkeypatch.setattr(overlay, "FIRST_WAITING", 1)
     state = state_of(world)
     waiting = tuple(msgspec.structs.replace(pod, node_name="") for pod in state.objects.pods)
-    hidden, _ = (
-        world.cluster.put("pods", builders.pod(name, unschedulable=True, phase="Pending")) for name in ("a", "b")
-    )
-    assert laid_over(world, hide(state, pods=waiting)).pods == (hidden, *waiting), "those and the first that wait"
-    for name in ("a", "b"):
-        world.cluster.remove("pods", f"default/{name}")
-    assert laid_over(world, hide(state, pods=waiting)).pods == state.objects.pods, "fewer wait: these are all"
+    hidden = tuple(builders.pod(name, unschedulable=True, phase="Pending") for name in ("a", "b"))
+    hidden = tuple(world.cluster.put("pods", pod) for pod in hidden)
+    assert laid_over(world, hide(state, pods=waiting)).pods == (hidden[0], *waiting), "those and the first that wait"
     silent = {
         kind: msgspec.structs.replace(at, contacted=at.contacted - timedelta(seconds=6))
         for kind, at in state.kinds.items()
     }
     late = msgspec.structs.replace(hide(state, pods=waiting), kinds=silent)
-    assert laid_over(world, late).pods == state.objects.pods
+    assert laid_over(world, late).pods == (*hidden, *state.objects.pods), "all are read"
+    for pod in hidden:
+        world.cluster.remove("pods", pod.key)
+    assert laid_over(world, hide(state, pods=waiting)).pods == state.objects.pods, "fewer wait: these are all"
 
 
 def test_a_state_in_which_many_pods_wait_that_run_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
