@@ -142,7 +142,7 @@ class Connection:
                     response.close()
                     return None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            _check_time(f"GET {path}")
+            _time_left(f"GET {path}")
             raise Unavailable(f"GET {path}: {error}", code=type(error).__name__) from error
         return b"".join(parts)
 
@@ -162,8 +162,7 @@ class Connection:
         Within an invocation of a function no timeout is later than its end: shortly before that OutOfTime is raised,
         also for a request that waits for its answer.
         """
-        _check_time(f"{method} {path}")
-        left = time_limit.seconds_left()
+        left = _time_left(f"{method} {path}")
         try:
             headers = {
                 "Accept": accept,
@@ -183,7 +182,7 @@ class Connection:
                 return response
             content = response.data
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
-            _check_time(f"{method} {path}")
+            _time_left(f"{method} {path}")
             what = _unanswered(self._configuration.host, error) or f"{method} {path}: {error}"
             raise Unavailable(what, code=type(error).__name__) from error
         refusal = status_error(f"{method} {path}", response.status, _decode(content))
@@ -197,10 +196,12 @@ class Connection:
         return str(settings["BearerToken"]["value"] or "") if "BearerToken" in settings else ""
 
 
-def _check_time(what: str) -> None:
-    """Raises OutOfTime where the invocation ends soon."""
-    if time_limit.seconds_left() <= 0:
+def _time_left(what: str) -> float:
+    """Seconds; raises OutOfTime where the invocation ends soon."""
+    left = time_limit.seconds_left()
+    if left <= 0:
         raise OutOfTime(f"{what}: the invocation ends soon", code="OutOfTime")
+    return left
 
 
 def _ssl_context() -> ssl.SSLContext:
