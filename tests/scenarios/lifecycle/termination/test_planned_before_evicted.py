@@ -1,15 +1,17 @@
 """Nodes that go without a replacement decided before: the planner is told of their pods before these are evicted."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
 import pytest
 
+from spotwright.lifecycle.drain import PLANNING_PERIOD
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition
 from spotwright.simulation import builders
-from spotwright.simulation.effects import Effect
+from spotwright.simulation.effects import Crash, Effect
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -119,6 +121,27 @@ def test_the_planner_is_rung_for_once(world: World) -> None:
         lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
     assert not world.effects.select("cluster", "evict")
     assert [message.doorbell.kind for message in world.doorbells.messages].count("pods") == 1
+
+
+@pytest.mark.parametrize("changes", range(1, 7))
+def test_a_first_step_that_is_cut_off_anywhere_has_the_planner_rung_for_before_pods_are_evicted(
+    world: World, changes: int
+) -> None:
+    claim = running(world)
+    delete_claim(world, claim)
+    world.doorbells.messages.clear()
+    bell = Doorbell(world.cluster.name, "claim", claim.name)
+    world.effects.crash_after(changes)
+    with suppress(Crash):
+        lifecycle(world.ports, [bell], now=world.clock.now())
+    world.effects.crash_after(None)
+    for _ in range(2):
+        lifecycle(world.ports, [bell], now=world.clock.now())
+    assert world.doorbells.messages_of("provision", "pods")
+    assert not world.effects.select("cluster", "evict")
+    world.clock.advance(PLANNING_PERIOD.total_seconds())
+    lifecycle(world.ports, [bell], now=world.clock.now())
+    assert world.effects.select("cluster", "evict")
 
 
 def test_what_is_disrupted_has_its_replacement_and_waits_for_no_plan(world: World) -> None:

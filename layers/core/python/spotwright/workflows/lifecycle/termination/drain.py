@@ -84,35 +84,50 @@ def _write(
 def _drain_nodes(
     ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node], deadline: datetime | None, now: datetime
 ) -> tuple[NodeClaim | None, float | None]:
+    """The planner is rung for before the condition says since when the node drains: a step that is cut off between the
+    two rings again.
+    """
+    nodes = tuple(nodes)
     drained = find_condition(claim.conditions, "Drained") if claim is not None else None
+    drains = {node.name: _drain(ports, claim, node, deadline, now) for node in nodes}
     if drained is None:
+        if any(_awaits_plan(claim, drain, deadline, now) for drain in drains.values()):
+            request_planning(ports)
         claim = _write(ports, claim, [unknown_condition("Drained", "Draining")], now)
     waits: list[float | None] = []
-    for_each("node", nodes, lambda node: waits.append(_drain_node(ports, claim, node, drained, deadline, now)))
+
+    def drain_node(node: Node) -> None:
+        waits.append(_drain_node(ports, claim, node, drains[node.name], drained, deadline, now))
+
+    for_each("node", nodes, drain_node)
     return claim, min((wait for wait in waits if wait is not None), default=None)
+
+
+def _drain(
+    ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
+) -> draining.Drain:
+    """What is to be done with the pods that the node has now."""
+    pods = ports.cluster.pods(node=node.name)
+    tier_deadlines = draining.tier_deadlines(pods, deadline, now) if _ends_early(claim, deadline) and deadline else {}
+    return draining.drain(pods, deadline=deadline, now=now, tier_deadlines=tier_deadlines)
 
 
 def _drain_node(
     ports: LifecyclePorts,
     claim: NodeClaim | None,
     node: Node,
+    drain: draining.Drain,
     drained: Condition | None,
     deadline: datetime | None,
     now: datetime,
 ) -> float | None:
     """Seconds until the next step, None once the node is drained. ``drained``: the condition, None = since now."""
-    pods = ports.cluster.pods(node=node.name)
-    tier_deadlines = draining.tier_deadlines(pods, deadline, now) if _ends_early(claim, deadline) and deadline else {}
-    drain = draining.drain(pods, deadline=deadline, now=now, tier_deadlines=tier_deadlines)
     if not drain.waiting:
         began = now if claim is not None and drained is None else _began(claim, node, drained, now)
         seconds_left = (began + draining.MINIMUM_DRAIN - now).total_seconds()
         return seconds_left if seconds_left > 0 else None
-    may_wait = claim is not None and not claim.is_condition_true("DisruptionReason")
-    if may_wait and not draining.evicts_before_plan(drain, deadline=deadline, now=now):
-        wait = _await_plan(ports, drained, now)
-        if wait > 0:
-            return wait
+    if _awaits_plan(claim, drain, deadline, now) and (wait := _planning_wait(drained, now)) > 0:
+        return wait
     # It is rung for first: an eviction that fails must not make it late.
     due = drain.next_forced_deletion
     until_forced = _await(ports, claim, due, now) if due is not None else None
@@ -156,14 +171,20 @@ def _ends_early(claim: NodeClaim | None, deadline: datetime | None) -> bool:
     return grace_seconds is None or deadline < claim.metadata.deletion_timestamp + timedelta(seconds=grace_seconds)
 
 
-def _await_plan(ports: LifecyclePorts, drained: Condition | None, now: datetime) -> float:
-    """Seconds until pods are evicted for which nobody has planned: those of a claim that a user deleted, that expired,
-    or whose Node somebody deleted. The planner is rung for first; what is disrupted has its replacements already.
+def _awaits_plan(claim: NodeClaim | None, drain: draining.Drain, deadline: datetime | None, now: datetime) -> bool:
+    """Whether evictions wait for a plan: for pods of a claim that a user deleted, that expired, or whose Node somebody
+    deleted, nobody has planned; what is disrupted has its replacements already.
+    """
+    if claim is None or claim.is_condition_true("DisruptionReason"):
+        return False
+    return not draining.evicts_before_plan(drain, deadline=deadline, now=now)
+
+
+def _planning_wait(drained: Condition | None, now: datetime) -> float:
+    """Seconds until a plan that was rung for when the drain began is there.
 
     ``drained``: the condition, which says since when the node drains; None = since now. A time to come says nothing.
     """
-    if drained is None:
-        request_planning(ports)
     began = (drained.last_transition_time if drained else None) or now
     wait = began + draining.PLANNING_PERIOD - now
     return wait.total_seconds() if wait <= draining.PLANNING_PERIOD else 0
