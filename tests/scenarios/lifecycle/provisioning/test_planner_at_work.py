@@ -1,12 +1,14 @@
 """Many doorbells at once: one invocation plans for all of them, and no request is lost when it dies."""
 
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
 import msgspec
 import pytest
 
-from spotwright.errors import Unavailable
+from spotwright.errors import Denied, Unavailable
+from spotwright.model.cluster_state import ClusterObjects, ClusterStateError
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
@@ -195,7 +197,7 @@ def test_who_always_loses_the_commit_rings_for_what_is_left(waiting: World, monk
 
 
 @pytest.mark.parametrize(
-    ("forwarder_alive", "until_seconds", "evaluates"),
+    ("ships_state", "until_seconds", "evaluates"),
     [(False, 20, False), (False, 100, False), (True, 20, True), (False, 0, True), (False, 200, True)],
     ids=[
         "beside a planner that lists",
@@ -206,16 +208,16 @@ def test_who_always_loses_the_commit_rings_for_what_is_left(waiting: World, monk
     ],
 )
 def test_nodes_are_not_evaluated_beside_a_planner_that_lists_the_cluster(
-    waiting: World, gatherings: list[str], forwarder_alive: bool, until_seconds: int, evaluates: bool
+    waiting: World, gatherings: list[str], ships_state: bool, until_seconds: int, evaluates: bool
 ) -> None:
     now = waiting.clock.milliseconds()
-    waiting.state.heartbeat_at = now if forwarder_alive else 0
+    waiting.cluster_state.lag_seconds = 1 if ships_state else None
     waiting.state.cluster_row = msgspec.structs.replace(
         waiting.state.cluster_row, planner_until=until_seconds and now + until_seconds * 1000
     )
     bell = Doorbell(waiting.cluster.name, "evaluate")
     assert bool(list(disrupt(waiting.ports, [bell], clock=waiting.clock.now))) == evaluates
-    assert bool(gatherings) == evaluates
+    assert bool(gatherings) == (evaluates and not ships_state)
     again = [(left.at - now, left.doorbell.epoch) for left in waiting.doorbells.messages_of("disrupt", "evaluate")]
     assert again == ([] if evaluates else [(EVALUATE_AGAIN_SECONDS * 1000, 1)])
 
@@ -264,6 +266,57 @@ def test_evaluations_list_a_large_cluster_for_a_twentieth_of_the_time(waiting: W
     assert evaluate_after(waiting, 40)
 
 
+UNUSABLE: dict[str, Callable[[World], object]] = {
+    "none was shipped": lambda world: None,
+    "of another schema": lambda world: refuse(world, "WrongSchema"),
+    "cut short": lambda world: refuse(world, "CutShort"),
+    "not fresh": lambda world: ship(world, 3600),
+    "an object cannot be read": lambda world: refuse(world, "Malformed"),
+    "refused": lambda world: world.effects.inject(Fault("cluster_state", "load", Denied("AccessDenied"), times=9)),
+    "shows what cannot be": lambda world: setattr(world.cluster_state, "lie", with_negative_pod),
+}
+
+
+def refuse(world: World, code: str) -> None:
+    world.cluster_state.error = ClusterStateError("it cannot be used", code=code)
+
+
+def ship(world: World, lag: float) -> None:
+    world.cluster_state.lag_seconds = lag
+
+
+def with_negative_pod(objects: ClusterObjects) -> ClusterObjects:
+    return msgspec.structs.replace(objects, pods=(builders.pod("less", cpu_millicores=-1),))
+
+
+@pytest.mark.parametrize("obstacle", UNUSABLE)
+def test_evaluations_list_as_little_beside_a_forwarder_whose_state_cannot_be_used(
+    waiting: World, slow_lists: list[float], obstacle: str
+) -> None:
+    if obstacle != "none was shipped":
+        ship(waiting, 0)
+    UNUSABLE[obstacle](waiting)
+    slow_lists.append(12)
+    waiting.state.heartbeat_at = waiting.clock.milliseconds()
+    assert evaluate_after(waiting, 0)
+    for _ in range(3):
+        waiting.state.heartbeat_at = waiting.clock.milliseconds()
+        assert not evaluate_after(waiting, 60)
+    assert evaluate_after(waiting, 60)
+
+
+def test_an_evaluation_from_a_state_has_no_pause_though_there_is_no_heartbeat(
+    waiting: World, slow_lists: list[float]
+) -> None:
+    waiting.state.heartbeat_at = 0
+    ship(waiting, 1)
+    slow_lists.append(12)
+    assert evaluate_after(waiting, 1)
+    assert not waiting.state.cluster().evaluations_pause_until
+    ship(waiting, 3600)
+    assert evaluate_after(waiting, 1), "none was listed before"
+
+
 def test_proposals_are_validated_and_a_cluster_state_is_evaluated_while_lists_rest(
     waiting: World, slow_lists: list[float]
 ) -> None:
@@ -272,15 +325,8 @@ def test_proposals_are_validated_and_a_cluster_state_is_evaluated_while_lists_re
     assert evaluate_after(waiting, 0)
     validation = Doorbell(waiting.cluster.name, "validate", "proposal")
     assert [kind for kind, _ in disrupt(waiting.ports, [validation], clock=waiting.clock.now)] == ["validate"]
-    waiting.state.heartbeat_at = waiting.clock.milliseconds() + 1_000
-    assert evaluate_after(waiting, 1)
-
-
-def test_evaluations_from_a_cluster_state_have_no_pause(waiting: World, slow_lists: list[float]) -> None:
-    waiting.state.heartbeat_at = waiting.clock.milliseconds()
-    slow_lists.append(12)
-    assert evaluate_after(waiting, 1)
-    waiting.state.heartbeat_at = 0
+    assert not evaluate_after(waiting, 1)
+    ship(waiting, 1)
     assert evaluate_after(waiting, 1)
 
 

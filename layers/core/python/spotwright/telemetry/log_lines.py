@@ -79,10 +79,11 @@ LISTED_CLUSTER: Final = LogLine(
 
 LEFT_EVALUATION: Final = LogLine(
     _INFO, "left an evaluation of disruption for later", ("cluster", "reason"),
-    when="No forwarder is at work, so that an evaluation would list the whole cluster, and pods are planned for just"
-    " then, or the last such evaluation ended less than twenty times as long ago as it took (five minutes at most), or"
-    " began less than five minutes ago and was cut off.",
-    remedy="Look whether the forwarder runs and what it logs: with it nothing is listed.",
+    when="There is no cluster state that an evaluation may use, so that it would list the whole cluster, and pods are"
+    " planned for just then, or the last such evaluation ended less than twenty times as long ago as it took (five"
+    " minutes at most), or began less than five minutes ago and was cut off.",
+    remedy="Look whether the forwarder runs and what it logs: with its state nothing is listed. Why that is not used,"
+    " `listed cluster` says.",
 )
 
 # lifecycle: launching

@@ -41,7 +41,7 @@ class DisruptResult(msgspec.Struct, frozen=True):
 
 
 class Gather(Protocol):
-    """``gather`` or ``gather_live`` of planning."""
+    """``gather`` or ``gather_live`` of planning. Raises NotListedError where the cluster is not to be listed now."""
 
     def __call__(self, ports: ProvisionPorts, row: ClusterRow, /, *, now: datetime) -> Snapshot: ...
 

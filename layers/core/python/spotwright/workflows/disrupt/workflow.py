@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from spotwright.errors import ApiError
@@ -13,8 +14,7 @@ from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.inputs import DisruptResult
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning import planner_at_work
-from spotwright.workflows.planning.heartbeat import is_forwarder_alive
-from spotwright.workflows.planning.snapshot import gather, gather_with_claims
+from spotwright.workflows.planning.snapshot import BeforeList, NotListedError, gather, gather_with_claims
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
@@ -30,8 +30,9 @@ STEP_SECONDS: Final = 20
 VALIDATE_AGAIN_SECONDS: Final = 2
 # Until nodes are evaluated again. Evaluation is rung for every minute besides.
 EVALUATE_AGAIN_SECONDS: Final = 15
-# Without a forwarder an evaluation lists the cluster, and is followed by a pause of so many times what it took: an API
-# server that takes long for it writes for them a twentieth of the time. However long they take, ...
+# An evaluation that lists the cluster, since there is no cluster state that it may use, is followed by a pause of so
+# many times what it took: an API server that takes long for it writes for them a twentieth of the time. However long
+# they take, ...
 PAUSE_PER_SECOND: Final = 20
 # ... nodes are looked at every few minutes.
 LONGEST_PAUSE_SECONDS: Final = 300
@@ -49,13 +50,13 @@ def disrupt(
     number = len(waiting)
     with planner_at_work.noted(ports.state, WORK, now=clock(), seconds_left=seconds_left) as is_alone:
         while is_alone and waiting and not (len(waiting) < number and _is_short(seconds_left)):
-            lists = waiting[0].kind == "evaluate" and not is_forwarder_alive(ports.state, now=clock())
-            if lists and (reason := _reason_not_to_list(ports, clock())):
-                log_line(log, log_lines.LEFT_EVALUATION, cluster=ports.cluster.name, reason=reason)
+            bell = waiting[0]
+            try:
+                result = _step(ports, bell, clock, seconds_left)
+            except NotListedError as left:
+                log_line(log, log_lines.LEFT_EVALUATION, cluster=ports.cluster.name, reason=str(left))
                 break
-            bell, *waiting = waiting
-            with _pausing(ports, clock) if lists else nullcontext():
-                result = _step(ports, bell, clock(), seconds_left)
+            waiting = waiting[1:]
             yield bell.kind, result
     _ring_again(ports, waiting)
 
@@ -75,25 +76,41 @@ def _reason_not_to_list(ports: ProvisionPorts, now: datetime) -> str:
 
 
 @contextmanager
-def _pausing(ports: ProvisionPorts, clock: Callable[[], datetime]) -> Iterator[None]:
-    """Around an evaluation that lists the cluster. The pause after it is the longest until it has ended, so that one
-    that is cut off, since a very large cluster takes longer to list than a function may run, is followed by a pause.
+def _pausing(ports: ProvisionPorts, clock: Callable[[], datetime]) -> Iterator[BeforeList]:
+    """Around an evaluation, which is followed by a pause if it lists the cluster; what it calls before that.
+
+    The pause after it is the longest until it has ended, so that one that is cut off, since a very large cluster takes
+    longer to list than a function may run, is followed by a pause.
     """
-    began = clock()
-    longest = epoch_ms(began) + LONGEST_PAUSE_SECONDS * 1000
-    _pause(ports, began, longest)
+    began: datetime | None = None
+
+    def begin() -> None:
+        nonlocal began
+        now = clock()
+        if reason := _reason_not_to_list(ports, now):
+            raise NotListedError(reason)
+        began = now
+        _pause(ports, now, _longest_pause(now))
+
     try:
-        yield
+        yield begin
     except ApiError:
-        _shorten_pause(ports, longest, began, clock())
+        _shorten_pause(ports, began, clock())
         raise
-    _shorten_pause(ports, longest, began, clock())
+    _shorten_pause(ports, began, clock())
 
 
-def _shorten_pause(ports: ProvisionPorts, longest: int, began: datetime, ended: datetime) -> None:
+def _longest_pause(began: datetime) -> int:
+    return epoch_ms(began) + LONGEST_PAUSE_SECONDS * 1000
+
+
+def _shorten_pause(ports: ProvisionPorts, began: datetime | None, ended: datetime) -> None:
+    """``began``: when it began to list; None = it did not."""
+    if began is None:
+        return
     seconds = min((ended - began).total_seconds() * PAUSE_PER_SECOND, LONGEST_PAUSE_SECONDS)
     with suppress(ApiError):
-        ports.state.end_planning(LISTED_EVALUATIONS, until=longest)
+        ports.state.end_planning(LISTED_EVALUATIONS, until=_longest_pause(began))
     _pause(ports, ended, epoch_ms(ended) + int(seconds * 1000))
 
 
@@ -117,11 +134,15 @@ def _is_short(seconds_left: SecondsLeft) -> bool:
     return seconds_left is not None and seconds_left() < STEP_SECONDS
 
 
-def _step(ports: ProvisionPorts, bell: Doorbell, now: datetime, seconds_left: SecondsLeft) -> DisruptResult:
+def _step(
+    ports: ProvisionPorts, bell: Doorbell, clock: Callable[[], datetime], seconds_left: SecondsLeft
+) -> DisruptResult:
+    """Raises NotListedError for an evaluation that would list the cluster, which is to wait."""
     if bell.kind == "validate":
-        return validate(ports, bell.key, now=now, seconds_left=seconds_left)
+        return validate(ports, bell.key, now=clock(), seconds_left=seconds_left)
     read = gather_with_claims if bell.key == READ_NODECLAIMS else gather
-    return evaluate(ports, now=now, gather=read, seconds_left=seconds_left)
+    with _pausing(ports, clock) as before_list:
+        return evaluate(ports, now=clock(), gather=partial(read, before_list=before_list), seconds_left=seconds_left)
 
 
 def _ring_again(ports: ProvisionPorts, bells: Sequence[Doorbell]) -> None:

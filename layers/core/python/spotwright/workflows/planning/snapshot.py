@@ -83,7 +83,26 @@ type _Read = Callable[[_Launches, _Commands], Snapshot]
 type _LayOver = Callable[[Snapshot, ClusterState, _Launches, _Commands], Snapshot]
 
 
-def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, nodes_read: Collection[str] = ()) -> Snapshot:
+# Called before the cluster is listed. Raises NotListedError where that is to wait.
+type BeforeList = Callable[[], object]
+
+
+class NotListedError(Exception):
+    """The cluster is not to be listed now; the text says why."""
+
+
+def _list_at_once() -> None:
+    """A BeforeList for whoever lists at any time."""
+
+
+def gather(
+    ports: SnapshotPorts,
+    row: ClusterRow,
+    *,
+    now: datetime,
+    nodes_read: Collection[str] = (),
+    before_list: BeforeList = _list_at_once,
+) -> Snapshot:
     """The planner's input, of the cluster state if there is a fresh one, else as ``gather_live``.
 
     ``row``: the cluster's, read just before. ``nodes_read``: nodes whose pods are read from the API server in any case.
@@ -93,24 +112,35 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, nodes_read: 
     def lay(snapshot: Snapshot, state: ClusterState, launches: _Launches, commands: _Commands) -> Snapshot:
         return lay_over(snapshot, state, ports.cluster, launches, commands, nodes_read)
 
-    return _gather_state(ports, row, now, lay)
+    return _gather_state(ports, row, now, lay, before_list)
 
 
-def gather_claims(ports: SnapshotPorts, row: ClusterRow, *, now: datetime, claims: Collection[str]) -> Snapshot:
+def gather_claims(
+    ports: SnapshotPorts,
+    row: ClusterRow,
+    *,
+    now: datetime,
+    claims: Collection[str],
+    before_list: BeforeList = _list_at_once,
+) -> Snapshot:
     """As ``gather``, but all NodeClaims are listed, and of those named the Nodes and their pods are read by name."""
 
     def lay(snapshot: Snapshot, state: ClusterState, launches: _Launches, commands: _Commands) -> Snapshot:
         return lay_over_claims(snapshot, state, ports.cluster, launches, commands, claims)
 
-    return _gather_state(ports, row, now, lay)
+    return _gather_state(ports, row, now, lay, before_list)
 
 
-def gather_with_claims(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
+def gather_with_claims(
+    ports: SnapshotPorts, row: ClusterRow, *, now: datetime, before_list: BeforeList = _list_at_once
+) -> Snapshot:
     """As ``gather``, but all NodeClaims are listed: their conditions changed a moment ago."""
-    return gather_claims(ports, row, now=now, claims=())
+    return gather_claims(ports, row, now=now, claims=(), before_list=before_list)
 
 
-def _gather_state(ports: SnapshotPorts, row: ClusterRow, now: datetime, lay: _LayOver) -> Snapshot:
+def _gather_state(
+    ports: SnapshotPorts, row: ClusterRow, now: datetime, lay: _LayOver, before_list: BeforeList
+) -> Snapshot:
     """The planner's input, of the cluster state if it may be used, else as ``gather_live``."""
 
     def read(launches: _Launches, commands: _Commands) -> Snapshot:
@@ -124,6 +154,7 @@ def _gather_state(ports: SnapshotPorts, row: ClusterRow, now: datetime, lay: _La
             else:
                 _log_state(ports.cluster.name, state, now)
                 return snapshot
+        before_list()
         _log_listed(ports.cluster.name, state)
         return read_cluster(ports.cluster, ports.settings, now)
 
