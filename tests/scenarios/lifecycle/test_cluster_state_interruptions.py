@@ -133,7 +133,7 @@ def test_a_cluster_that_cannot_be_listed_keeps_no_pods_of_interrupted_nodes_from
     pod = builders.pod("stays", cpu_millicores=10, node_name=claims[0].node_name, phase="Running", node_selector=here)
     world.cluster.put("pods", pod)
     if not is_here_only:
-        monkeypatch.setattr(confirmation, "MAXIMUM_READS", 0)
+        monkeypatch.setattr(confirmation, "MAXIMUM_TAKING", 0)
     world.effects.inject(Fault("cluster", "namespaces", Unavailable("context deadline exceeded"), 1000))
     for claim in claims[:3]:
         world.interrupt_spot(instance_id(claim.provider_id))

@@ -1,12 +1,15 @@
 """Existing Nodes are read before pods are sure of a place there."""
 
 import msgspec
+import pytest
 
 from spotwright.model import labels
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import builders
+from spotwright.workflows.planning import confirmation
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes
+from spotwright.workflows.planning.overlay import MAXIMUM_READS, BehindError
 from spotwright.workflows.planning.snapshot import gather_live
 from tests.scenarios.lifecycle.conftest import fresh_world
 
@@ -52,3 +55,34 @@ def test_a_claim_without_a_node_has_its_room_once_however_often_it_is_shown() ->
     snapshot, plan = decide_on_read_nodes(lie, catalog, world.ports, {"default/one", "default/two"})
     assert len(snapshot.nodeclaims) == 1
     assert [len(node.pods) for node in plan.existing_nodes] == [1]
+
+
+def test_of_hundreds_of_nodes_those_that_take_pods_are_read_by_name() -> None:
+    """A wave of notices moves pods to many Nodes; the cluster may have ten times as many, with all of their pods."""
+    world, number = fresh_world(), MAXIMUM_READS + 5
+    world.deploy(builders.pod("fills", cpu_millicores=1800), number)
+    assert world.run(240, until=lambda: len(world.running_pods()) == number)
+    away = PodAffinityTerm(labels.HOSTNAME, (NodeSelectorRequirement("app", Operator.IN, ("web",)),), ("default",))
+    for place in range(number):
+        pod = builders.pod(f"web-{place}", cpu_millicores=10, pod_anti_affinity=(away,), unschedulable=True)
+        world.cluster.put("pods", pod)
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    moving = frozenset(pod.key for pod in true.pods if not pod.node_name)
+    before = world.effects.reads.copy()
+    _, plan = decide_on_read_nodes(true, world.ports.catalogs.read(true.catalog_key), world.ports, moving)
+    assert len(plan.existing_nodes) == number
+    assert {what: world.effects.reads["cluster", what] - before["cluster", what] for what in ("nodes", "pods")} == {
+        "nodes": 0, "pods": 0,
+    }  # fmt: skip
+
+
+def test_more_nodes_than_a_list_is_worth_are_not_read_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirmation, "MAXIMUM_TAKING", 0)
+    world = fresh_world()
+    world.deploy(builders.pod("fills", cpu_millicores=1800), 1)
+    assert world.run(240, until=lambda: len(world.running_pods()) == 1)
+    world.cluster.put("pods", builders.pod("web", cpu_millicores=10, unschedulable=True))
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    catalog = world.ports.catalogs.read(true.catalog_key)
+    with pytest.raises(BehindError, match="1 Nodes take pods"):
+        decide_on_read_nodes(true, catalog, world.ports, {"default/web"})

@@ -20,7 +20,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.near_limits import check_limits
-from spotwright.workflows.planning.overlay import MAXIMUM_READS, BehindError
+from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.ports.bundles import ListingPorts
 from spotwright.workflows.ports.cluster import ClusterPort
 
@@ -28,6 +28,9 @@ from spotwright.workflows.ports.cluster import ClusterPort
 BINDING_PERIOD: Final = timedelta(seconds=30)
 # In a burst hundreds of pods wait for longer. Nodes are read for so many of them, those that have waited longest.
 DOUBTED_PODS: Final = 20
+# Nodes that are read by name with their pods, at most: two requests each, ten at once. Of 5,000 nodes these are a
+# sixteenth of the objects that the API server would write for lists (489 MB, 8.5 s; docs/scale.md).
+MAXIMUM_TAKING: Final = 300
 # How often it is planned again where Nodes are not as the state shows them.
 ROUNDS: Final = 3
 
@@ -60,7 +63,7 @@ def decide_on_read_nodes(
     for _ in range(ROUNDS):
         plan = decide(snapshot, catalog)
         unread = _taking_nodes(snapshot, plan, doubted) - read
-        if len(unread) > MAXIMUM_READS:
+        if len(unread) > MAXIMUM_TAKING:
             raise BehindError(f"{len(unread)} Nodes take pods that have to be sure of their place")
         after = _with_nodes(snapshot, ports.cluster, unread)
         if after is snapshot:
