@@ -154,6 +154,16 @@ def test_requests_count_up_and_served_never_goes_back(state: StatePort) -> None:
     assert state.cluster().served_requests == 3
 
 
+def test_the_pause_after_a_plan_is_of_the_last_requests_that_were_served(state: StatePort) -> None:
+    for _ in range(3):
+        state.request_planning()
+    state.mark_served(2, pause_until=4_000, pause_digest="of the plan")
+    state.mark_served(1, pause_until=9_000, pause_digest="of an older one")
+    assert (state.cluster().plans_pause_until, state.cluster().plans_pause_digest) == (4_000, "of the plan")
+    state.mark_served(3)
+    assert (state.cluster().plans_pause_until, state.cluster().plans_pause_digest) == (0, "")
+
+
 def test_what_is_launched_is_counted_by_the_commit_that_becomes_true(state: StatePort) -> None:
     minutes = (LaunchedInMinute(100, 1, 2, 3), LaunchedInMinute(101, 4, 5, 6))
     state.commit(expected_version=0, key="k1", launched=minutes)

@@ -92,6 +92,8 @@ NOT_STATED: dict[Field, str] = {
     (ResourceUsage, "requested"): YOUNGER,
     (ClusterRow, "planner_until"): YOUNGER,
     (ClusterRow, "evaluations_pause_until"): YOUNGER,
+    (ClusterRow, "plans_pause_until"): YOUNGER,
+    (ClusterRow, "plans_pause_digest"): YOUNGER,
     (ClusterRow, "launched"): YOUNGER,
     (ClusterRow, "other_provisioner"): YOUNGER,
     (HeldBackNodes, "node_pool"): YOUNGER,

@@ -76,11 +76,15 @@ class FakeState:
             )
             return self.cluster_row.planning_requests
 
-    def mark_served(self, requested: int) -> None:
+    def mark_served(self, requested: int, *, pause_until: int = 0, pause_digest: str = "") -> None:
         with self._effects.record("state", "mark_served"):
-            self.cluster_row = msgspec.structs.replace(
-                self.cluster_row, served_requests=max(self.cluster_row.served_requests, requested)
-            )
+            if requested > self.cluster_row.served_requests:
+                self.cluster_row = msgspec.structs.replace(
+                    self.cluster_row,
+                    served_requests=requested,
+                    plans_pause_until=pause_until,
+                    plans_pause_digest=pause_digest,
+                )
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         with suppress(Conflict), self._effects.record("state", "begin_planning", work):

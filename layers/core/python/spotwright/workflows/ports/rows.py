@@ -166,7 +166,9 @@ class ClusterRow(msgspec.Struct, frozen=True):
     committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
     until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it.
     ``evaluations_pause_until``: epoch milliseconds before which no evaluation of disruption lists the cluster, 0 = any
-    may; as long as the last one took, twenty times, and the longest pause while one is at work. ``launched``:
+    may; as long as the last one took, twenty times, and the longest pause while one is at work.
+    ``plans_pause_until``: epoch milliseconds before which the sweep rings for no plan while what it sees has the digest
+    ``plans_pause_digest``, since the last plan decided nothing; 0 = there is no pause. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
@@ -182,6 +184,8 @@ class ClusterRow(msgspec.Struct, frozen=True):
     other_provisioner: str = ""
     planner_until: int = 0
     evaluations_pause_until: int = 0
+    plans_pause_until: int = 0
+    plans_pause_digest: str = ""
     launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1
 

@@ -30,7 +30,13 @@ class StatePort(Protocol):
         """Count one more request for planning; the new ``planning_requests``."""
         ...
 
-    def mark_served(self, requested: int) -> None: ...
+    def mark_served(self, requested: int, *, pause_until: int = 0, pause_digest: str = "") -> None:
+        """Note that so many requests for planning are served; nothing changes when as many were served before.
+
+        ``pause_until`` and ``pause_digest``: what the row says from now on of the pause of plans, 0 = there is none.
+        """
+        ...
+
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
 

@@ -16,7 +16,7 @@ from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.provisionable import ignore_reason
 from spotwright.scheduling.plan import Plan
-from spotwright.workflows.planning import planner_at_work, time_budget
+from spotwright.workflows.planning import planner_at_work, repeated_plan, time_budget
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes, longest_waiting_pods
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
@@ -127,7 +127,7 @@ def _plan_rounds(
         if row.served_requests < row.planning_requests:
             if attempt and seconds_left is not None and seconds_left() < ROUND_SECONDS:
                 break
-            if not _plan_round(ports, rounds, row, clock(), seconds_left):
+            if not _plan_round(ports, rounds, row, clock, seconds_left):
                 continue
             if rounds.postponed:
                 break
@@ -139,7 +139,11 @@ def _plan_rounds(
 
 
 def _plan_round(
-    ports: ProvisionPorts, rounds: _Rounds, row: ClusterRow, now: datetime, seconds_left: SecondsLeft
+    ports: ProvisionPorts,
+    rounds: _Rounds,
+    row: ClusterRow,
+    clock: Callable[[], datetime],
+    seconds_left: SecondsLeft,
 ) -> bool:
     """Gather, decide, commit; False when it is to be done again: another decision was first, or one of two is made."""
     if len(row.pending_decisions) >= MAXIMUM_PENDING_DECISIONS:
@@ -148,6 +152,7 @@ def _plan_round(
             " is made until it has acted on them",
             code="TooManyPendingDecisions",
         )
+    now = clock()
     snapshot, plan = _plan(ports, rounds, row, now, seconds_left)
     if plan.excess_nodeclaims:
         _scale_down(ports, snapshot, row, plan)
@@ -161,7 +166,11 @@ def _plan_round(
         rounds.pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
     rounds.told.append((snapshot, plan, decision))
-    ports.state.mark_served(row.planning_requests)
+    if decision is not None or rounds.postponed or plan.nodes_held_back:
+        ports.state.mark_served(row.planning_requests)
+    else:
+        until, digest = repeated_plan.pause_until(now, clock()), repeated_plan.digest_of_snapshot(snapshot)
+        ports.state.mark_served(row.planning_requests, pause_until=until, pause_digest=digest)
     _ring_when_launches_resume(ports, plan, now)
     return True
 

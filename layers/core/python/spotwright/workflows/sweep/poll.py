@@ -32,12 +32,10 @@ from spotwright.model.snapshot import (
     NODE_REPAIR,
     RESERVED_CAPACITY,
     STATIC_CAPACITY,
-    Settings,
 )
-from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.planning import planner_at_work
+from spotwright.workflows.planning import planner_at_work, repeated_plan
 from spotwright.workflows.planning.cluster_state import read_cluster_state
 from spotwright.workflows.planning.heartbeat import is_forwarder_alive
 from spotwright.workflows.ports.bundles import SweepPorts
@@ -153,12 +151,14 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
             ports.doorbells.ring("lifecycle", [Doorbell(name, "repair")])
         if RESERVED_CAPACITY in ports.settings.feature_gates:
             _ring_reserved(ports.doorbells, name, claims, classes)
-    pending = _pending_pods(view.waiting_pods, ports.settings, bool(claims))
+    pending = repeated_plan.pending_pods(view.waiting_pods, ports.settings, has_nodes=bool(claims))
     gates = ports.settings.feature_gates
     is_short = STATIC_CAPACITY in gates and _is_off_target(pools, claims)
     # Only a plan shows whether capacity buffers still have their capacity.
-    unplanned = pending if scheduled else _unplanned(ports.state, row, pending, moment)
-    if unplanned or is_short or (scheduled and CAPACITY_BUFFER in gates):
+    left = () if forwarder_alive else _unplanned(ports.state, row, pending, moment)
+    is_wanted = (pending if scheduled else left) or is_short or (scheduled and CAPACITY_BUFFER in gates)
+    digest = repeated_plan.digest_of(pools, classes, claims, left)
+    if is_wanted and (forwarder_alive or not repeated_plan.is_pausing(row, digest, now=now)):
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
     if scheduled and now.minute % COMPARISON_MINUTES == 0:
         # Last: while EC2 does not answer, everything else was rung for.
@@ -469,8 +469,3 @@ def _unplanned(state: StatePort, row: ClusterRow, pods: tuple[Pod, ...], now: in
         identity for nomination in state.nominations() if now < nomination.due for identity in nomination.pods.items()
     }
     return tuple(pod for pod in pods if (pod.key, pod.metadata.uid) not in planned)
-
-
-def _pending_pods(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:
-    """Pods to plan for; followers count only when there are nodes."""
-    return tuple(pod for pod in pods if not ignore_reason(pod) and (nodes or not is_follower(pod, settings)))

@@ -1,5 +1,6 @@
 """The row of a cluster: version and newest decision, decisions to act on, requests for planning, planners at work."""
 
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +39,8 @@ class ClusterItem:
             other_provisioner=text_attribute(rows.get(_PROVISIONER, {}), "running"),
             planner_until=number_attribute(item, _end("provision")),
             evaluations_pause_until=number_attribute(item, _end(LISTED_EVALUATIONS)),
+            plans_pause_until=number_attribute(item, "plans_pause_until"),
+            plans_pause_digest=text_attribute(item, "plans_pause_digest"),
             launched=msgspec.json.decode(text_attribute(item, "launched") or "[]", type=tuple[LaunchedInMinute, ...]),
         )
 
@@ -49,15 +52,13 @@ class ClusterItem:
         answer = self._update("ADD requested :one", {":one": {"N": "1"}}, returns="UPDATED_NEW")
         return int(answer["Attributes"]["requested"]["N"])
 
-    def mark_served(self, requested: int) -> None:
-        try:
-            self._update(
-                "SET served = :n",
-                {":n": {"N": str(requested)}},
-                condition="attribute_not_exists(served) OR served < :n",
-            )
-        except Conflict:
-            return
+    def mark_served(self, requested: int, pause_until: int, pause_digest: str) -> None:
+        expression, values = "SET served = :n REMOVE plans_pause_until, plans_pause_digest", _numbers(n=requested)
+        if pause_until:
+            expression = "SET served = :n, plans_pause_until = :u, plans_pause_digest = :d"
+            values |= _numbers(u=pause_until) | {":d": {"S": pause_digest}}
+        with suppress(Conflict):
+            self._update(expression, values, condition="attribute_not_exists(served) OR served < :n")
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         return self._note(work, now, until) is None

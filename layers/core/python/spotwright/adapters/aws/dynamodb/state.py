@@ -66,8 +66,8 @@ class DynamoState:
     def request_planning(self) -> int:
         return self._cluster_item.request_planning()
 
-    def mark_served(self, requested: int) -> None:
-        self._cluster_item.mark_served(requested)
+    def mark_served(self, requested: int, *, pause_until: int = 0, pause_digest: str = "") -> None:
+        self._cluster_item.mark_served(requested, pause_until, pause_digest)
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         return self._cluster_item.begin_planning(work, now=now, until=until)
