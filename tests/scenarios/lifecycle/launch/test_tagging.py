@@ -1,6 +1,7 @@
 """An instance is named after its node and claim: once, and only what it does not say yet."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from spotwright.errors import InvalidRequest
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.tagging import tag_instance
@@ -48,6 +50,38 @@ def test_an_instance_is_named_once(world: World) -> None:
     assert DONE.items() <= world.claims()[0].metadata.annotations.items()
     looked_at(world, world.claims()[0])
     assert len(sent) == 1
+
+
+def test_no_pod_waits_for_tags(world: World) -> None:
+    """They are set when the pods are bound, and the same write says so and which pods there are."""
+    usual, written = world.cluster.patch_nodeclaim, list[set[str]]()
+
+    def noted(claim: NodeClaim, change: Mapping[str, Any]) -> NodeClaim:
+        written.append(set(change.get("annotations", ())))
+        return usual(claim, change)
+
+    sent = tagging(world)
+    world.cluster.patch_nodeclaim = noted  # type: ignore[method-assign]
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(90, until=lambda: any(pod.node_name for pod in world.cluster.pods()))
+    assert sent == []
+    world.run(20)
+    assert len(sent) == 1
+    assert [change for change in written if labels.INSTANCE_TAGGED in change] == [{*DONE, labels.PODS_SEEN}]
+
+
+def test_a_node_that_does_not_become_ready_is_tagged_all_the_same(world: World) -> None:
+    """As Karpenter does, which tags what is registered."""
+    taint = Taint("node.cilium.io/agent-not-ready", TaintEffect.NO_SCHEDULE)
+    world.cluster.put("nodepools", builders.nodepool("default", startup_taints=(taint,)))
+    sent = tagging(world)
+    world.deploy(builders.pod("inflate"), 1)
+    world.run(120)
+    (claim,) = world.claims()
+    assert claim.is_condition_true("Registered")
+    assert not claim.is_condition_true("Initialized")
+    assert sent == [{"Name": claim.node_name, labels.NODECLAIM: claim.name}]
+    assert DONE.items() <= claim.metadata.annotations.items()
 
 
 def test_a_name_that_the_class_gave_stays(world: World) -> None:
@@ -96,5 +130,5 @@ def test_a_provider_id_that_is_none_names_nothing(world: World) -> None:
 
     world.ec2.instance = refuses  # type: ignore[method-assign]
     made_up = msgspec.structs.replace(world.claims()[0], provider_id="nonsense")
-    assert tag_instance(world, made_up, claim.node_name, world.clock.now()) == (made_up, None)
+    assert tag_instance(world, made_up, claim.node_name, world.clock.now()) == ({}, None)
     assert sent == []

@@ -12,6 +12,7 @@ from typing import Final
 from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.snapshot import Settings
+from spotwright.workflows.lifecycle.shared_reads import reading_once
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.cluster_state import ClusterStatePort
@@ -55,10 +56,11 @@ class GatheredDoorbells:
 
 @dataclass(frozen=True)
 class GatheringPorts:
-    """See LifecyclePorts. ``ports``, but for their doorbells."""
+    """See LifecyclePorts. ``ports``, but for their doorbells, and for what is read once (``reading_once``)."""
 
     ports: LifecyclePorts
     doorbells: GatheredDoorbells
+    state: StatePort
 
     @property
     def cluster(self) -> ClusterPort:
@@ -77,10 +79,6 @@ class GatheringPorts:
         return self.ports.other_provisioners
 
     @property
-    def state(self) -> StatePort:
-        return self.ports.state
-
-    @property
     def blobs(self) -> BlobPort:
         return self.ports.blobs
 
@@ -95,3 +93,8 @@ class GatheringPorts:
     @property
     def facts(self) -> ClusterFacts:
         return self.ports.facts
+
+
+def gathering(ports: LifecyclePorts) -> GatheringPorts:
+    """For one invocation."""
+    return GatheringPorts(ports, GatheredDoorbells(ports.doorbells), reading_once(ports.state))

@@ -5,7 +5,7 @@ pass: launch, registration, initialization, liveness.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -365,7 +365,6 @@ def _step_registration(
         result = msgspec.structs.replace(result, condition_changes=changes)
     claim = _write(ports, claim, result, now)
     record_events(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
-    claim, _ = tag_instance(ports, claim, registration.node_update.node.name, now)
     if claim.metadata.deletion_timestamp:
         return 1.0
     return float("inf") if is_starting else _step_initialization(ports, claim, node, now)
@@ -437,14 +436,36 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
         step_result = _with_consistency(claim, node, step_result)
     claim = _write(ports, claim, step_result, now)
     if step_result.log is None:
+        # A node that becomes ready soon is tagged when its pods have come, which do not wait for that.
+        if _is_late(claim, now):
+            _tag(ports, claim, now)
         return float("inf")
     ring_commands(ports, claim)
-    claim, tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
     binding = nominations.await_binding(ports, claim, node, None, now)
-    return _soonest(tagging, binding, _consolidatable(ports, claim, binding, now))
+    if binding is not None:
+        return binding
+    claim, tagging = _tag(ports, claim, now)
+    return _soonest(tagging, _consolidatable(ports, claim, binding, now))
+
+
+def _is_late(claim: NodeClaim, now: datetime) -> bool:
+    """Whether the claim has been registered for longer than its node should take to become ready."""
+    registered = find_condition(claim.conditions, "Registered")
+    since = registered.last_transition_time if registered is not None else None
+    return since is not None and abs((now - since).total_seconds()) >= NODE_TICK_SECONDS
+
+
+def _tag(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[NodeClaim, float | None]:
+    """The claim afterwards, and the seconds until the next attempt; None = there is none."""
+    annotations, wait = tag_instance(ports, claim, claim.node_name, now)
+    return _with_annotations(ports, claim, annotations), wait
+
+
+def _with_annotations(ports: LifecyclePorts, claim: NodeClaim, annotations: Mapping[str, str]) -> NodeClaim:
+    return ports.cluster.patch_nodeclaim(claim, {"annotations": annotations}) if annotations else claim
 
 
 def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
@@ -455,7 +476,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
         return None
     pods = ports.cluster.pods(node=node.name) if node is not None else ()
     binding = nominations.await_binding(ports, claim, node, pods, now)
-    claim, tagging = tag_instance(ports, claim, claim.node_name, now)
+    annotations, tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None:
         claim = _write(ports, claim, _with_consistency(claim, node, StepResult()), now)
         if has_disrupted_taint(node) and not _is_disrupted(ports, claim):
@@ -468,9 +489,9 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             ports.cluster.patch_status(
                 "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
             )
-            annotations = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
-            claim = ports.cluster.patch_nodeclaim(claim, {"annotations": annotations})
+            annotations = {**annotations, labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
         _add_class_label(ports, claim, node)
+    claim = _with_annotations(ports, claim, annotations)
     return _soonest(tagging, binding, _consolidatable(ports, claim, binding, now))
 
 

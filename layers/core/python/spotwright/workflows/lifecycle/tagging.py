@@ -1,5 +1,6 @@
 """Instances are named after their node and claim, at the pace that EC2 allows; nothing else waits for it."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from spotwright.errors import Throttled
@@ -15,30 +16,32 @@ from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_z
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
-def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime) -> tuple[NodeClaim, float | None]:
-    """Once for each claim, only tags that the instance lacks. The claim as it is afterwards, and seconds until the next
-    attempt; None = done.
+def tag_instance(
+    ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime
+) -> tuple[Mapping[str, str], float | None]:
+    """Once for each claim, only tags that the instance lacks. The annotations that say so, which are still to be
+    written on the claim, and seconds until the next attempt; None = done.
     """
     annotations = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
     if annotations.items() <= claim.metadata.annotations.items() or not node:
-        return claim, None
+        return {}, None
     if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
-        return claim, RETRY_SECONDS
+        return {}, RETRY_SECONDS
     id = instance_id(claim.provider_id)
     # The provider id of a claim that a user created may be anything.
     instance = ports.ec2.instance(id) if id else None
     if instance is None:
-        return claim, None
+        return {}, None
     tags = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
     missing = {key: value for key, value in tags.items() if key not in instance.tags}
     if missing:
         wait = rate_limits.acquire(ports.state, rate_limits.CREATE_TAGS, caller=instance.id, now=now)
         if wait:
-            return claim, wait
+            return {}, wait
         try:
             ports.ec2.tag(instance.id, missing)
         except Throttled as error:
             log_line(log, log_lines.CALL_THROTTLED, call="CreateTags", error=str(error))
             rate_limits.slow_down(ports.state, rate_limits.CREATE_TAGS, now=now)
-            return claim, retry_seconds(1)
-    return ports.cluster.patch_nodeclaim(claim, {"annotations": annotations}), None
+            return {}, retry_seconds(1)
+    return annotations, None

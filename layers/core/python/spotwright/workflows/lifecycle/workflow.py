@@ -15,7 +15,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, nominations, repairs
 from spotwright.workflows.lifecycle.actions import log
-from spotwright.workflows.lifecycle.gathered_doorbells import GatheredDoorbells, GatheringPorts
+from spotwright.workflows.lifecycle.gathered_doorbells import GatheringPorts, gathering
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
 from spotwright.workflows.lifecycle.status import drift, nodepools
@@ -74,10 +74,10 @@ def step_doorbells(
     others: the answer is which failed, and why. Doorbells for further steps are sent together at the end.
     """
     rung = tuple(bells)
-    gathering = GatheringPorts(ports, GatheredDoorbells(ports.doorbells))
+    shared = gathering(ports)
     outcomes: list[_StepOutcome] = []
     for kinds in _kinds_in_order(_distinct(rung)):
-        step = partial(_step_in_time, gathering, now=now, seconds_left=seconds_left)
+        step = partial(_step_in_time, shared, now=now, seconds_left=seconds_left)
         at_once = _BUYING_AT_ONCE if kinds[0][0].kind in _BUYING else _STEPS_AT_ONCE
         outcomes += in_parallel(step, kinds, at_once=at_once)
     late = [bell for outcome in outcomes for bell in outcome.bells if _is_late(outcome, bell)]
@@ -86,9 +86,9 @@ def step_doorbells(
         key: failure for outcome in outcomes for key, failure in outcome.failures.items() if key not in late_keys
     }
     failures |= _postpone(ports, late)
-    failures |= _terminate(gathering, outcomes, now)
+    failures |= _terminate(shared, outcomes, now)
     try:
-        gathering.doorbells.send()
+        shared.doorbells.send()
     except ApiError as failure:
         # Whose doorbell was lost is not known: every step is taken again, which changes nothing that is done.
         stepped = [bell for outcome in outcomes for bell in outcome.bells if bell.kind != "notice" and bell not in late]

@@ -1,0 +1,69 @@
+"""What the steps of one invocation read once for all of them."""
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.shared_reads import reading_once
+from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.ports.state import StatePort
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+READS: dict[str, Callable[[StatePort], object]] = {
+    "heartbeat": lambda state: state.heartbeat(),
+    "catalog_key": lambda state: state.catalog_key(),
+}
+
+
+class Counted:
+    """A state whose first answer is a failure, if it is to be."""
+
+    def __init__(self, world: World, *, fails: bool) -> None:
+        self._state, self._fails = world.state, fails
+        self.reads = 0
+
+    def heartbeat(self) -> int:
+        return self._count(self._state.heartbeat())
+
+    def catalog_key(self) -> str:
+        return self._count(self._state.catalog_key())
+
+    def _count[Value](self, answer: Value) -> Value:
+        self.reads += 1
+        if self._fails and self.reads == 1:
+            raise Unavailable("the table does not answer", code="Unavailable")
+        return answer
+
+
+@pytest.mark.parametrize("what", sorted(READS))
+def test_steps_side_by_side_read_once(world: World, what: str) -> None:
+    counted = Counted(world, fails=False)
+    shared = reading_once(cast("StatePort", counted))
+    answers = in_parallel(lambda _: READS[what](shared), range(10))
+    assert counted.reads == 1
+    assert answers == [READS[what](world.state)] * 10
+
+
+@pytest.mark.parametrize("what", sorted(READS))
+def test_what_failed_is_read_again(world: World, what: str) -> None:
+    counted = Counted(world, fails=True)
+    shared = reading_once(cast("StatePort", counted))
+    with pytest.raises(Unavailable):
+        READS[what](shared)
+    assert READS[what](shared) == READS[what](shared) == READS[what](world.state)
+    assert counted.reads == 2
+
+
+def test_everything_else_is_asked_for_each_time(world: World) -> None:
+    shared = reading_once(world.state)
+    before = shared.cluster().planning_requests
+    shared.request_planning()
+    assert shared.cluster().planning_requests == before + 1
