@@ -53,7 +53,7 @@ def write_conditions(
 def _known(metadata: ObjectMeta, conditions: Sequence[Condition], now: datetime) -> JsonObject:
     """What is needed of an object that was read before."""
     identity = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
-    encoded = [encode_condition(condition, since=now) for condition in conditions]
+    encoded = [encode_condition(condition, since=now) | {"reason": condition.reason} for condition in conditions]
     return {"metadata": identity, "status": {"conditions": encoded}}
 
 

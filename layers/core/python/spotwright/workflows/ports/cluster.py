@@ -93,8 +93,8 @@ class ClusterPort(Protocol):
         ...
 
     def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
-        """Merge-patch ``metadata`` (labels, annotations, finalizers, ownerReferences) of kind nodes | nodeclaims |
-        nodepools | nodeoverlays | ec2nodeclasses, with the uid (and resourceVersion when finalizers change)."""
+        """Merge-patch ``metadata`` (labels, annotations, finalizers) of kind nodes | nodeclaims | nodepools |
+        nodeoverlays | ec2nodeclasses, with the uid (and resourceVersion when finalizers change)."""
         ...
 
     def patch_nodeclaim(self, claim: NodeClaim, change: Mapping[str, Any]) -> NodeClaim:
@@ -138,6 +138,7 @@ class ClusterPort(Protocol):
         """Replace spec.taints, and merge ``metadata`` as ``patch_metadata`` does, under the node's resourceVersion; the
         node as it is afterwards.
 
+        ``metadata`` may have ownerReferences, too, which are told by uid: one that stays is not written anew.
         Raises Conflict when the node has changed.
         """
         ...
