@@ -9,6 +9,7 @@ import msgspec
 from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import settings, sqs_batch
+from spotwright.adapters import time_limit
 from spotwright.aws.interruption_messages import Notice, parse_notice
 from spotwright.composition import interrupt_clients
 from spotwright.errors import ApiError, InvalidRequest
@@ -32,6 +33,11 @@ write_library_lines(logger, "spotwright.interrupt")
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
+    with time_limit.invocation_ends_in(sqs_batch.seconds_left(context)):
+        return _process(event, context)
+
+
+def _process(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
     clusters = interrupt_clients.ports(settings.environment(os.environ))
     notices: dict[str, Notice] = {}
     now = datetime.now(UTC)

@@ -4,12 +4,14 @@ import itertools
 import json
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 import pytest
 
+from spotwright.adapters import time_limit
 from spotwright.composition import interrupt_clients
 from spotwright.errors import ApiError, Conflict, Denied, Throttled, Unavailable
 from spotwright.model.ec2.fleet import Instance
@@ -83,6 +85,20 @@ def test_the_graver_notice_counts(world: World, first: dict[str, Any], then: dic
     row = world.state.notice("i-1")
     assert row is not None
     assert row.kind == kept
+
+
+def test_aws_is_waited_for_until_shortly_before_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try may take twelve seconds otherwise, and the function has ten."""
+    module, left = load_handler("interrupt", world), list[float]()
+
+    def find_clusters(*_: object) -> dict[str, tuple[str, ...]]:
+        left.append(time_limit.seconds_left(0))
+        return {"i-1": ()}
+
+    monkeypatch.setattr(module, "find_clusters", find_clusters)
+    module.handler(sqs_event([envelope(SPOT)]), Context(10))
+    assert left == [pytest.approx(9.5, abs=0.5)]
+    assert time_limit.seconds_left(0) == inf
 
 
 def test_what_concerns_no_instance_is_taken_and_forgotten(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
-from spotwright.adapters.kubernetes import time_limit
+from spotwright.adapters import time_limit
 from spotwright.errors import Denied, InvalidRequest, Unavailable
 from spotwright.telemetry import log_lines
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -133,7 +133,7 @@ def test_the_api_server_is_asked_no_longer_than_shortly_before_the_end() -> None
     """Lambda would end the invocation with its process, and hold its messages back for the visibility timeout."""
     left: list[float] = []
     run(message(1), left=(30.0,), work=lambda *_: left.append(time_limit.seconds_left()))
-    assert left == [pytest.approx(30 - sqs_batch.CLOSING_SECONDS, abs=2)]
+    assert left == [pytest.approx(30 - time_limit.CLOSING_SECONDS, abs=2)]
     assert time_limit.seconds_left() == math.inf
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from aws_lambda_powertools import Logger, Metrics
 
-from spotwright.adapters.kubernetes import time_limit
+from spotwright.adapters import time_limit
 from spotwright.errors import InvalidRequest, error_code
 from spotwright.model.quoting import quote
 from spotwright.telemetry import log_lines
@@ -24,8 +24,6 @@ SCHEMAS: Final = (1,)
 LONGEST_MESSAGE: Final = 1024
 # An invocation that is cut off would hold messages back for the visibility timeout, six times its own.
 BEGIN_SECONDS: Final = 15
-# So long before the end the API server is not asked any more: for doorbells that go out, rows and log lines.
-CLOSING_SECONDS: Final = 3
 # What services say when the process's own credentials have expired; those of roles that it assumes are renewed.
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 
@@ -79,7 +77,7 @@ def process_by_cluster(
     of the doorbells that the work names; they return after the visibility timeout. Raises SystemExit where the
     process's credentials have expired.
     """
-    with time_limit.requests_end_in(seconds_left(context) - CLOSING_SECONDS):
+    with time_limit.invocation_ends_in(seconds_left(context)):
         return _process(event, kinds, clusters, work, logger, metrics, context, ring_again)
 
 

@@ -8,8 +8,8 @@ import ssl
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -20,13 +20,18 @@ import urllib3
 from kubernetes.client.configuration import Configuration
 
 from local.kubernetes.certificates import CertificateAuthority
-from spotwright.adapters.kubernetes import attempts, connection, time_limit
+from spotwright.adapters import time_limit
+from spotwright.adapters.kubernetes import attempts, connection
 from spotwright.adapters.kubernetes.codecs.media_types import PROTOBUF, PROTOBUF_PREFIX
 from spotwright.adapters.kubernetes.connection import CONNECT_SECONDS, READ_SECONDS, Connection, pod_configuration
 from spotwright.adapters.kubernetes.transport import Transport
 from spotwright.adapters.kubernetes.watch import list_pages
 from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, OutOfTime, Throttled, Unavailable
 from tests.property.protobuf_pods import status_of
+
+
+def requests_end_in(seconds: float) -> AbstractContextManager[None]:
+    return time_limit.invocation_ends_in(seconds + time_limit.CLOSING_SECONDS)
 
 
 def said_of(host: str) -> str:
@@ -237,7 +242,7 @@ def test_no_request_is_waited_for_beyond_the_end_of_the_invocation() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         transport = Transport.from_configuration(Configuration(host=f"http://127.0.0.1:{listening.getsockname()[1]}"))
         began = time.monotonic()
-        with time_limit.requests_end_in(0.3), pytest.raises(OutOfTime, match="GET /version: the invocation ends soon"):
+        with requests_end_in(0.3), pytest.raises(OutOfTime, match="GET /version: the invocation ends soon"):
             transport.call("GET", "/version", attempts=1)
         assert time.monotonic() - began < READ_SECONDS / 2
 
@@ -245,7 +250,7 @@ def test_no_request_is_waited_for_beyond_the_end_of_the_invocation() -> None:
 def test_no_connection_is_waited_for_beyond_the_end_of_the_invocation() -> None:
     with unaccepting() as host:
         began = time.monotonic()
-        with time_limit.requests_end_in(0.2), pytest.raises(OutOfTime):
+        with requests_end_in(0.2), pytest.raises(OutOfTime):
             Connection(Configuration(host=host)).call("GET", "/version")
         assert time.monotonic() - began < CONNECT_SECONDS / 2
 
@@ -262,9 +267,75 @@ def test_no_rest_of_an_answer_is_waited_for_beyond_the_end_of_the_invocation() -
         thread = threading.Thread(target=begin_to_answer)
         thread.start()
         about = Connection(Configuration(host=f"http://127.0.0.1:{listening.getsockname()[1]}"))
-        with time_limit.requests_end_in(0.3), pytest.raises(OutOfTime, match="GET /api/v1/pods: the invocation ends"):
+        with requests_end_in(0.3), pytest.raises(OutOfTime, match="GET /api/v1/pods: the invocation ends"):
             about.read_at_most("/api/v1/pods", None)
         thread.join()
+
+
+@contextmanager
+def trickling(head: bytes) -> Iterator[Connection]:
+    """A connection to a server that answers with this head, and a body byte by byte, for three seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def trickle() -> None:
+            with suppress(OSError), listening.accept()[0] as client:
+                client.recv(65536)
+                client.sendall(head + b"\r\n")
+                for _ in range(150):
+                    client.sendall(b"1\r\n{\r\n" if b"chunked" in head else b" ")
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=trickle, daemon=True)
+        thread.start()
+        about = Connection(Configuration(host=f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        yield about
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
+        b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 500 Oh\r\nContent-Length: 100000\r\n",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("read", [Connection.call, Connection.read, Connection.read_at_most])
+def test_no_body_that_comes_byte_by_byte_is_waited_for_beyond_the_end_of_the_invocation(
+    head: bytes, read: Callable[..., object]
+) -> None:
+    arguments = ("/version", None) if read is Connection.read_at_most else ("GET", "/version")
+    with trickling(head) as about:
+        began = time.monotonic()
+        with requests_end_in(0.3), pytest.raises(OutOfTime, match="GET /version: the invocation ends soon"):
+            read(about, *arguments)
+        assert time.monotonic() - began < 1
+
+
+def test_a_slow_handshake_takes_of_the_time_for_the_answer(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    pair = authority.issue_server_certificate("server", ["127.0.0.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    is_over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            accepted = listening.accept()[0]
+            time.sleep(0.7)
+            with suppress(OSError), context.wrap_socket(accepted, server_side=True):
+                is_over.wait(10)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        host, began = f"https://127.0.0.1:{listening.getsockname()[1]}", time.monotonic()
+        about = Connection(Configuration(host=host, ssl_ca_cert=str(authority.pair.certificate)))
+        with requests_end_in(1), pytest.raises(OutOfTime):
+            about.call("GET", "/version")
+        taken = time.monotonic() - began
+        is_over.set()
+        thread.join(10)
+    assert 0.7 < taken < 1.5
 
 
 def test_at_the_end_of_the_invocation_nothing_is_sent_and_nothing_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,13 +343,13 @@ def test_at_the_end_of_the_invocation_nothing_is_sent_and_nothing_tried_again(mo
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.05)
         transport = Transport.from_configuration(Configuration(host=f"http://127.0.0.1:{listening.getsockname()[1]}"))
-        with time_limit.requests_end_in(0), pytest.raises(OutOfTime, match="GET /version: the invocation ends soon"):
+        with requests_end_in(0), pytest.raises(OutOfTime, match="GET /version: the invocation ends soon"):
             transport.call("GET", "/version")
         with pytest.raises(TimeoutError):
             listening.accept()
 
 
 def test_the_time_of_an_invocation_ends_with_it() -> None:
-    with suppress(ZeroDivisionError), time_limit.requests_end_in(0):
+    with suppress(ZeroDivisionError), requests_end_in(0):
         raise ZeroDivisionError
     assert time_limit.seconds_left() == math.inf

@@ -1,9 +1,12 @@
 """AWS clients with the function's own role, or a cluster's *read* or *act* role; each is made once per process.
 
 Only ``AWS_ENDPOINT_URL`` sets another endpoint. Credentials of a role are refreshed automatically.
+
+Within an invocation of a function no try waits beyond its end: its timeout is shortened, and where no time is left, or
+none for another try, OutOfTime is raised.
 """
 
-from functools import cache
+from functools import cache, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +20,8 @@ from botocore.credentials import (
 )
 from botocore.exceptions import BotoCoreError, NoRegionError
 
-from spotwright.errors import BadConfiguration, MissingRegion
+from spotwright.adapters import time_limit
+from spotwright.errors import BadConfiguration, MissingRegion, OutOfTime
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -29,6 +33,12 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 2
 READ_SECONDS: Final = 10
+# An answer is waited for at least so long, by what is sent at all.
+SHORTEST_READ_SECONDS: Final = 0.5
+# So long before the end of an invocation AWS is not asked any more: a second after the API server, for rows; and SQS
+# still later, for doorbells that say what there was no time for.
+_CLOSING_SECONDS: Final = 2.0
+_CLOSING_SECONDS_BY_SERVICE: Final = {"sqs": 0.5}
 # The first try counts; `standard` waits with jitter between tries, at most 20 s.
 ATTEMPTS: Final = 3
 ROLE_SECONDS: Final = 3600
@@ -105,9 +115,41 @@ def role_session(role_arn: str) -> botocore.session.Session:
 def _sts_creator(session: botocore.session.Session) -> Any:
     def create(service: str, **arguments: Any) -> Any:
         with _MAKING:
-            return session.create_client(service, **(arguments | {"config": CONFIG}))
+            return _within_invocations(session.create_client(service, **(arguments | {"config": CONFIG})), READ_SECONDS)
 
     return create
+
+
+def _within_invocations(made: Any, read_seconds: float) -> Any:
+    """The client, which keeps to the end of an invocation."""
+    closing_seconds = _CLOSING_SECONDS_BY_SERVICE.get(made.meta.service_model.service_name, _CLOSING_SECONDS)
+    made.meta.events.register("before-send", partial(_shorten, read_seconds, closing_seconds))
+    made.meta.events.register("needs-retry", partial(_end_tries, closing_seconds))
+    return made
+
+
+def _shorten(read_seconds: float, closing_seconds: float, request: Any, **_: object) -> None:
+    """For each try: how long its answer is waited for. Raises OutOfTime where no time is left.
+
+    ``request``: an AWSPreparedRequest, of whose context botocore takes ``read_timeout``.
+    """
+    left = time_limit.seconds_left(closing_seconds)
+    if left <= 0:
+        raise _out_of_time(request.url)
+    # A connection may have to be made first.
+    request.context["read_timeout"] = min(read_seconds, max(left - CONNECT_SECONDS, SHORTEST_READ_SECONDS))
+
+
+def _end_tries(
+    closing_seconds: float, request_dict: dict[str, Any], caught_exception: Exception | None, **_: object
+) -> None:
+    """After a try without an answer: raises OutOfTime where the time is over, instead of another try or the failure."""
+    if caught_exception is not None and time_limit.seconds_left(closing_seconds) <= CONNECT_SECONDS:
+        raise _out_of_time(request_dict["url"]) from caught_exception
+
+
+def _out_of_time(url: str) -> OutOfTime:
+    return OutOfTime(f"{url}: the invocation ends soon", code="OutOfTime")
 
 
 @cache
@@ -134,7 +176,7 @@ def client(
     with _MAKING:
         session = role_session(role_arn) if role_arn else own_session()
         try:
-            return session.create_client(service, region_name=region, config=config)
+            return _within_invocations(session.create_client(service, region_name=region, config=config), read_seconds)
         except NoRegionError as error:
             raise MissingRegion("no AWS region") from error
         except BotoCoreError as error:

@@ -8,17 +8,18 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import isinf
 from pathlib import Path
 from typing import Any, Final
 
 import urllib3
 from kubernetes.client.configuration import Configuration
-from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 from urllib3.util.ssl_ import create_urllib3_context
 
-from spotwright.adapters.kubernetes import time_limit
+from spotwright.adapters import time_limit
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.adapters.kubernetes.codecs.media_types import JSON, is_protobuf
 from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, OutOfTime, Throttled, Unavailable
@@ -121,10 +122,8 @@ class Connection:
     ) -> bytes:
         """The bytes that the API server answers, in this media type. Raises the exceptions of ``spotwright.errors``."""
         response = self.stream(method, path, body, content_type, accept=accept)
-        try:
+        with _reading(response, f"{method} {path}"):
             return response.data
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
 
     def read_at_most(self, path: str, most_bytes: int | None, accept: str = JSON) -> bytes | None:
         """The bytes that a GET is answered with; None when they are more, of which the rest is left unread.
@@ -134,16 +133,13 @@ class Connection:
         """
         response = self.stream("GET", path, accept=accept, accept_encoding="gzip")
         parts, size = list[bytes](), 0
-        try:
+        with _reading(response, f"GET {path}"):
             for part in response.stream(_PART_BYTES, decode_content=True):
                 parts.append(part)
                 size += len(part)
                 if most_bytes is not None and size > most_bytes:
                     response.close()
                     return None
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            _time_left(f"GET {path}")
-            raise Unavailable(f"GET {path}: {error}", code=type(error).__name__) from error
         return b"".join(parts)
 
     def stream(
@@ -170,21 +166,24 @@ class Connection:
                 "Authorization": self._authorization(),
                 "Content-Type": content_type,
             }
-            rest_response = self._rest.request(  # type: ignore[no-untyped-call]
+            response: urllib3.BaseHTTPResponse = self._rest.pool_manager.urlopen(
                 method,
                 self._configuration.host + path,
                 headers={name: value for name, value in headers.items() if value},
-                body=body,
-                _request_timeout=(min(CONNECT_SECONDS, left), min(read_seconds, left)),
+                body=None if body is None else json.dumps(body),
+                timeout=urllib3.Timeout(
+                    connect=CONNECT_SECONDS, read=read_seconds, total=None if isinf(left) else left
+                ),
+                preload_content=False,
             )
-            response: urllib3.BaseHTTPResponse = rest_response.response
-            if 200 <= response.status < 300:
-                return response
-            content = response.data
-        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             _time_left(f"{method} {path}")
             what = _unanswered(self._configuration.host, error) or f"{method} {path}: {error}"
             raise Unavailable(what, code=type(error).__name__) from error
+        if 200 <= response.status < 300:
+            return response
+        with _reading(response, f"{method} {path}"):
+            content = response.data
         refusal = status_error(f"{method} {path}", response.status, _decode(content))
         if isinstance(refusal, Throttled):
             refusal.retry_after_seconds = _retry_after(response.headers.get("Retry-After", ""))
@@ -194,6 +193,19 @@ class Connection:
         """The header's value; renews a token by the configuration's own hook. Empty with a client certificate."""
         settings = self._configuration.auth_settings()
         return str(settings["BearerToken"]["value"] or "") if "BearerToken" in settings else ""
+
+
+@contextmanager
+def _reading(response: urllib3.BaseHTTPResponse, what: str) -> Iterator[None]:
+    """While a body is read. Raises Unavailable, and OutOfTime where the invocation ends before the body does."""
+    try:
+        with time_limit.reading(response):
+            yield
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        _time_left(what)
+        raise Unavailable(f"{what}: {error}", code=type(error).__name__) from error
+    # A body without a length seems to be whole where it was ended.
+    _time_left(what)
 
 
 def _time_left(what: str) -> float:
