@@ -194,6 +194,22 @@ def test_a_termination_that_fails_fails_the_steps_that_end_an_instance(
     assert [*step_doorbells(world.ports, bells, now=world.clock.now())] == [bells[1]]
 
 
+def test_a_termination_that_time_ran_out_for_is_rung_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where DynamoDB takes seconds for each answer: a message that fails is held back for three minutes."""
+    running(world, 3)
+    bells = bells_of(world, "claim")
+    ending, (instance, *_) = bells[1].key, world.ec2.live_instances()
+
+    def step(_: object, name: str, to_terminate: list[InstanceTermination], **__: object) -> None:
+        to_terminate += [InstanceTermination(instance)] if name == ending else []
+
+    monkeypatch.setattr(nodeclaims, "step_nodeclaim", step)
+    monkeypatch.setattr(workflow, "terminate_all", end_of_time)
+    world.doorbells.messages.clear()
+    assert not step_doorbells(world.ports, bells, now=world.clock.now())
+    assert [message.doorbell for message in world.doorbells.messages_of("lifecycle", "claim")] == [bells[1]]
+
+
 def test_a_claim_and_its_node_take_their_steps_one_after_the_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
