@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.errors import Conflict, Denied, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, NotFound, Unavailable
 from spotwright.lifecycle import retry
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -146,6 +146,27 @@ def test_the_doorbell_of_an_ended_instance_that_met_another_change_comes_again(
     (again,) = world.doorbells.messages_of("lifecycle", "claim")
     assert again.doorbell == Doorbell(world.cluster.name, "claim", claim.name, next_tick)
     assert 1 <= (again.at - world.clock.milliseconds()) / 1000 <= 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "lost"),
+    [("claim", NotFound("it is gone", code="NotFound")), ("node", Conflict("it changed", code="Conflict"))],
+)
+def test_no_doorbell_comes_again_of_a_claim_that_is_gone_or_of_a_node_that_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, lost: ApiError
+) -> None:
+    """Another invocation finished the claim; and whatever changed a Node that is drained, its claim has its ticks."""
+    claim = disrupted_node(world)
+    assert world.run(40, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+    def lose(*_: object, **__: object) -> float | None:
+        raise lost
+
+    world.doorbells.messages.clear()
+    monkeypatch.setattr(nodeclaims, "finalize", lose)
+    key = claim.name if kind == "claim" else claim.node_name
+    lifecycle(world.ports, [Doorbell(world.cluster.name, kind, key)], now=world.clock.now())
+    assert not world.doorbells.messages_of("lifecycle", "claim")
 
 
 @pytest.mark.parametrize("grace_seconds", [None, 300])
