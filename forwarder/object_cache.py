@@ -251,4 +251,4 @@ def _is_same(before: ClusterObject, after: ClusterObject) -> bool:
 
 def _version(found: ClusterObject) -> int:
     version = found.metadata.resource_version
-    return int(version) if version.isascii() and version.isdecimal() else 0
+    return int(version) if version.isdecimal() else 0
