@@ -283,29 +283,62 @@ def test_finalizers_change_only_on_what_was_read(world: World) -> None:
         world.port.patch_metadata("nodeclaims", nodeclaim.metadata, {"finalizers": []})
 
 
-def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> None:
+def test_taints_change_from_those_that_were_read(world: World) -> None:
     name = f"node-{next(NUMBERS)}"
     world.add_node(name)
-    node = world.port.node(name)
-    assert node is not None
-    disrupted = Taint(labels.DISRUPTED, "NoSchedule")
-    while True:
-        # The real node controller taints a new node too; what it changes in between is a Conflict as it should be.
-        try:
-            world.port.set_taints(node, [*node.taints, disrupted])
-            break
-        except Conflict:
-            node = world.port.node(name)
-            assert node is not None
+    ours, theirs = Taint("example.com/ours", "NoSchedule"), Taint("example.com/theirs", "NoSchedule", "a")
+    # The real node controller taints a new node too; what it changes in between is a Conflict as it should be.
+    before = set_taints(world.port, name, lambda node: (*node.taints, theirs))
+    set_taints(world.port, name, lambda node: (*(taint for taint in node.taints if taint != theirs), ours))
     with pytest.raises(Conflict):
-        world.port.set_taints(node, [])
+        world.port.set_taints(before, [taint for taint in before.taints if taint != theirs])
     with pytest.raises(Conflict):
-        world.port.set_taints(node, [disrupted], metadata={"labels": {"team": "a"}})
+        world.port.set_taints(before, [*before.taints, Taint("example.com/another", "NoSchedule")])
     after = world.port.node(name)
     assert after is not None
-    assert disrupted in after.taints
-    # The node controller may have taken back a taint of its own by now.
-    assert {taint for taint in node.taints if not taint.key.startswith("node.kubernetes.io/")} <= set(after.taints)
+    assert ours in after.taints
+    assert not {"example.com/theirs", "example.com/another"} & {taint.key for taint in after.taints}
+
+
+def test_what_others_wrote_of_a_node_meanwhile_stays(world: World) -> None:
+    """A kubelet and three controllers write it while it joins: nothing of that is a Conflict, nor is it undone."""
+    name = f"node-{next(NUMBERS)}"
+    world.add_node(name)
+    first, second, third = (Taint(f"example.com/{number}", "NoSchedule") for number in range(3))
+    before = set_taints(world.port, name, lambda node: (*node.taints, first), labels={"a": "1"}, annotations={"a": "1"})
+    set_taints(world.port, name, lambda node: (*node.taints, second), labels={"b": "2"}, annotations={"b": "2"})
+    change = {"labels": {"c": "3"}, "annotations": {"a": None}}
+    while True:
+        try:
+            after = world.port.set_taints(before, [*before.taints, third], metadata=change)
+            break
+        except Conflict:
+            # The node controller has taken back a taint of its own.
+            before = set_taints(world.port, name, lambda node: node.taints)
+    ours = [taint for taint in after.taints if taint.key.startswith("example.com/")]
+    assert ours == [first, second, third]
+    assert {"a": "1", "b": "2", "c": "3"}.items() <= after.metadata.labels.items()
+    assert after.metadata.annotations.get("b") == "2"
+    assert "a" not in after.metadata.annotations
+
+
+@pytest.mark.parametrize("field", ["taints", "finalizers"])
+def test_what_a_node_did_not_have_when_it_was_read_is_not_replaced(world: World, field: str) -> None:
+    name = f"node-{next(NUMBERS)}"
+    world.add_node(name)
+    taint, kept = Taint("example.com/ours", "NoSchedule"), {"finalizers": ["example.com/kept"]}
+    before = set_taints(world.port, name, lambda node: node.taints)
+    bare = msgspec.structs.replace(before, taints=())
+    set_taints(world.port, name, lambda node: (*node.taints, taint), finalizers=["example.com/theirs"])
+    change = kept if field == "finalizers" else {}
+    taints = [Taint("example.com/another", "NoSchedule")] if field == "taints" else bare.taints
+    with pytest.raises(Conflict):
+        world.port.set_taints(bare, taints, metadata=change)
+    after = world.port.node(name)
+    assert after is not None
+    assert taint in after.taints
+    assert after.metadata.finalizers == ("example.com/theirs",)
+    set_taints(world.port, name, lambda node: node.taints, finalizers=[])
 
 
 def set_taints(port: ClusterPort, name: str, change: Callable[[Node], tuple[Taint, ...]], **metadata: Any) -> Node:

@@ -34,6 +34,8 @@ def test_a_pending_pod_runs_on_a_node_that_was_bought_for_it(world: World, caplo
     (instance,) = world.ec2.live_instances()
     assert claim.provider_id == f"aws:///{instance.zone}/{instance.id}"
     assert claim.image_id == "ami-amd64"
+    world.run(10)
+    (instance,) = world.ec2.live_instances()
     assert instance.tags["Name"] == claim.node_name
     assert instance.tags[labels.NODECLAIM] == claim.name
     said = [record.message for record in caplog.records]

@@ -7,7 +7,7 @@ from typing import Final
 TICK_SECONDS: Final = 3
 # The same while the node or its pods have to do something, for which the forwarder rings: only a lost doorbell waits so
 # long.
-NODE_TICK_SECONDS: Final = 15
+NODE_TICK_SECONDS: Final = 30
 # How many ticks come at that rate before they grow longer, and after how many only the sweep looks at the claim.
 TICKS_AT_FULL_RATE: Final = 100
 MAXIMUM_TICKS: Final = 400

@@ -23,7 +23,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
-from spotwright.simulation.merge_patch import merge_conditions, merge_metadata, merge_status
+from spotwright.simulation.merge_patch import merge_conditions, merge_metadata, merge_status, patch_list, patch_owners
 from spotwright.telemetry.rows import Event
 
 
@@ -297,9 +297,14 @@ class FakeCluster:
         self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
     ) -> Node:
         with self._effects.record("cluster", "set_taints", node.name):
-            current = self._current("nodes", node.metadata, versioned=True)
-            merged = merge_metadata(current.metadata, metadata)
-            after: Node = self._store("nodes", msgspec.structs.replace(current, metadata=merged, taints=tuple(taints)))
+            current: Node = self._current("nodes", node.metadata, versioned=False)
+            changed, about = patch_list(node.taints, tuple(taints), current.taints), dict(metadata)
+            if "ownerReferences" in about:
+                about["ownerReferences"] = patch_owners(node.metadata, about["ownerReferences"], current.metadata)
+            if "finalizers" in about and node.metadata.finalizers != current.metadata.finalizers:
+                raise Conflict(f"nodes {node.name} has other finalizers", code="Conflict")
+            merged = merge_metadata(current.metadata, about)
+            after: Node = self._store("nodes", msgspec.structs.replace(current, metadata=merged, taints=changed))
         return after
 
     def delete(

@@ -1,4 +1,4 @@
-"""What the API server does with a merge patch, on the model instead of JSON."""
+"""What the API server does with a merge patch, and with the JSON patch of a Node, on the model instead of JSON."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from spotwright.errors import Conflict
 from spotwright.model import resources
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
@@ -41,6 +42,39 @@ def merge_metadata(metadata: ObjectMeta, change: Mapping[str, Any]) -> ObjectMet
             for owner in change["ownerReferences"]
         )
     return msgspec.structs.replace(metadata, **fields)
+
+
+def patch_list[T](before: Sequence[T], after: Sequence[T], current: Sequence[T]) -> tuple[T, ...]:
+    """``current`` with the changes from ``before`` to ``after``.
+
+    Raises Conflict where it does not begin with ``before``, or has what is new already.
+    """
+    gone = {index for index, value in enumerate(before) if value not in after}
+    new = [value for value in after if value not in before]
+    if not gone and not new:
+        return tuple(current)
+    if list(current[: len(before)]) != list(before) or (current and not before):
+        raise Conflict("it is not as it was read", code="Conflict")
+    kept = [value for index, value in enumerate(current) if index not in gone]
+    if any(value in kept for value in new):
+        raise Conflict("it has that already", code="Conflict")
+    return (*kept, *new)
+
+
+def patch_owners(
+    before: ObjectMeta, after: Sequence[Mapping[str, Any]], current: ObjectMeta
+) -> list[Mapping[str, Any]]:
+    """The same of ownerReferences, which are told by uid."""
+    known = {
+        owner.uid: {"kind": owner.kind, "name": owner.name, "uid": owner.uid, "apiVersion": owner.api_version}
+        for owner in current.owner_references
+    }
+    uids = patch_list(
+        [owner.uid for owner in before.owner_references],
+        [owner["uid"] for owner in after],
+        [owner.uid for owner in current.owner_references],
+    )
+    return [known.get(uid) or next(owner for owner in after if owner["uid"] == uid) for uid in uids]
 
 
 def merge_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:

@@ -226,7 +226,7 @@ class KubernetesCluster:
         self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
     ) -> Node:
         changes = [
-            *node_patch.preconditions(node),
+            node_patch.precondition(node),
             *node_patch.taints(node, taints),
             *node_patch.metadata(node, metadata),
         ]
@@ -234,7 +234,7 @@ class KubernetesCluster:
         try:
             return decode_node(self._api.call("PATCH", path, body=changes, content_type=JSON_PATCH))
         except InvalidRequest as refused:
-            # A taint that is not where it was: the resourceVersion is compared only afterwards.
+            # A taint, an owner or a finalizer is not what it was.
             current = self.node(node.name)
             if current is None or current.metadata.resource_version == node.metadata.resource_version:
                 raise

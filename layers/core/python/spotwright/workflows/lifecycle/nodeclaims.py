@@ -76,6 +76,8 @@ _TERMINATION_CONDITIONS: Final = ("Drained", "InstanceTerminating")
 TAINT_ATTEMPTS: Final = 3
 # A step that met another change of the same object is taken again after so long.
 CONFLICT_SECONDS: Final = 1
+# So soon after a pod event the steps that follow on it ring for the end of the timer.
+TIMER_BEGINS_SECONDS: Final = 15
 # A claim that becomes consolidatable this soon is rung for at that moment; later ones are found by the schedule.
 SOON: Final = timedelta(seconds=120)
 
@@ -428,7 +430,7 @@ def _adopted_taints(adoption: NodeUpdate, current: Node) -> tuple[Taint, ...]:
 
 
 def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
-    node = nominations.release_node(ports, claim, node, now)
+    node, nomination = nominations.release_node(ports, claim, node, now)
     step_result = initialize(claim, node)
     if step_result.log is not None and node is not None:
         if node.metadata.labels.get(labels.INITIALIZED) != "true":
@@ -444,7 +446,7 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
     if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
-    binding = nominations.await_binding(ports, claim, node, None, now)
+    binding = nominations.await_binding(ports, claim, node, None, now, nomination)
     if binding is not None:
         return binding
     claim, tagging = _tag(ports, claim, now)
@@ -545,7 +547,7 @@ def _began_recently(claim: NodeClaim, now: datetime) -> bool:
     have to wait for pods first. Every step ringing for it would be as many steps at its end.
     """
     began = claim.last_pod_event_time
-    return began is None or abs((now - began).total_seconds()) < NODE_TICK_SECONDS
+    return began is None or abs((now - began).total_seconds()) < TIMER_BEGINS_SECONDS
 
 
 def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now: datetime) -> NodeClaim:

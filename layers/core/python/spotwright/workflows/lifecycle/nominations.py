@@ -53,16 +53,17 @@ def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdat
     return msgspec.structs.replace(adoption, taints=(*adoption.taints, HELD_TAINT))
 
 
-def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> Node | None:
-    """Nominate the pods of a held node and remove the taint once it is Ready; the node as it is afterwards.
+def release_node(
+    ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime
+) -> tuple[Node | None, NominationRow | None]:
+    """Nominate the pods of a held node and remove the taint once it is Ready; the node and the nomination as they are
+    afterwards, None = it was not needed.
 
     Initialized is not waited for: a missing resource may be registered by a device plugin, which is a pod. A node that
     is initialized without the taint is labeled by the same write.
     """
-    if node is None or HELD_TAINT not in node.taints:
-        return node
-    if not node.is_open:
-        return node
+    if node is None or HELD_TAINT not in node.taints or not node.is_open:
+        return node, None
     complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
     row = _open(ports, claim, now) if complete else None
     if row is not None:
@@ -72,23 +73,29 @@ def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now
     metadata = {"labels": {labels.INITIALIZED: "true"}} if is_initialized else {}
     released = ports.cluster.set_taints(node, taints, metadata=metadata)
     if row is not None:
-        _nominate(ports, claim, node, row, now, again=True)
-    return released
+        row = _nominate(ports, claim, node, row, now, again=True)
+    return released, row
 
 
 def await_binding(
-    ports: LifecyclePorts, claim: NodeClaim, node: Node | None, pods: Sequence[Pod] | None, now: datetime
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    node: Node | None,
+    pods: Sequence[Pod] | None,
+    now: datetime,
+    row: NominationRow | None = None,
 ) -> float | None:
     """Follow the nominated pods of an initialized claim; seconds until the next look, None = the nomination ended.
 
-    ``pods``: those of the node; None = what came to it since it was released is looked at next time.
+    ``pods``: those of the node; None = what came to it since it was released is looked at next time. ``row``: the
+    nomination as it was written a moment ago.
     """
     initialized = find_condition(claim.conditions, "Initialized")
     since = initialized.last_transition_time if initialized is not None else None
-    node = release_node(ports, claim, node, now)
+    node, released = release_node(ports, claim, node, now)
     if node is None or (since is not None and now - since > WATCH_PERIOD):
         return None
-    row = _read(ports, claim)
+    row = released or row or _read(ports, claim)
     if row is None:
         return None
     if row.due <= epoch_ms(now):

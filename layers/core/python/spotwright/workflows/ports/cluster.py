@@ -135,11 +135,12 @@ class ClusterPort(Protocol):
     def set_taints(
         self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
     ) -> Node:
-        """Replace spec.taints, and merge ``metadata`` as ``patch_metadata`` does, under the node's resourceVersion; the
-        node as it is afterwards.
+        """Change spec.taints from those that were read to ``taints``, and merge ``metadata`` as ``patch_metadata``
+        does; the node as it is afterwards.
 
         ``metadata`` may have ownerReferences, too, which are told by uid: one that stays is not written anew.
-        Raises Conflict when the node has changed.
+        Raises Conflict where taints, owners or finalizers that are to change are others by now; taints and owners that
+        came after those that were read stay.
         """
         ...
 
