@@ -1,7 +1,10 @@
 """What the steps of one invocation read once for all of them."""
 
 from collections.abc import Callable
-from typing import cast
+from threading import Barrier
+from time import sleep
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -60,6 +63,28 @@ def test_what_failed_is_read_again(world: World, what: str) -> None:
         READS[what](shared)
     assert READS[what](shared) == READS[what](shared) == READS[what](world.state)
     assert counted.reads == 2
+
+
+@pytest.mark.parametrize("what", sorted(READS))
+def test_a_failure_is_not_waited_for_by_one_step_after_the_other(world: World, what: str) -> None:
+    """Ten steps would otherwise wait ten times as long as a call waits for a table that does not answer."""
+    reads = list[str]()
+
+    def fails() -> Any:
+        reads.append(what)
+        sleep(0.3)
+        raise Unavailable("the table does not answer", code="Unavailable")
+
+    def step(_: int) -> bool:
+        together.wait()
+        with pytest.raises(Unavailable):
+            READS[what](shared)
+        return True
+
+    together = Barrier(5)
+    shared = reading_once(cast("StatePort", SimpleNamespace(heartbeat=fails, catalog_key=fails)))
+    assert in_parallel(step, range(5)) == [True] * 5
+    assert len(reads) == 1
 
 
 def test_everything_else_is_asked_for_each_time(world: World) -> None:

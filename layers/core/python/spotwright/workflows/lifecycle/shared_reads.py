@@ -5,6 +5,7 @@ seconds, and ``now`` is one for all its steps.
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Lock
 from typing import Any, Final, cast
 
@@ -12,18 +13,27 @@ from spotwright.workflows.ports.state import StatePort
 
 
 class _ReadOnce[Value]:
-    """The answer of ``read``, asked for once; where that fails, it is asked for again. Threads share it."""
+    """The answer of ``read``, asked for once. A failure is that of all who waited for it; whoever asks later asks
+    again. Threads share it.
+    """
 
     def __init__(self, read: Callable[[], Value]) -> None:
         self._read: Final = read
-        self._answers: Final[list[Value]] = []
-        self._reading: Final = Lock()
+        self._answer: Future[Value] | None = None
+        self._choosing: Final = Lock()
 
     def __call__(self) -> Value:
-        with self._reading:
-            if not self._answers:
-                self._answers.append(self._read())
-            return self._answers[0]
+        with self._choosing:
+            answer, reads = self._answer, self._answer is None
+            if answer is None:
+                answer = self._answer = Future()
+        if reads:
+            try:
+                answer.set_result(self._read())
+            except BaseException as failure:
+                self._answer = None
+                answer.set_exception(failure)
+        return answer.result()
 
 
 class _State:
