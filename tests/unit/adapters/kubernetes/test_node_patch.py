@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from spotwright.adapters.kubernetes import node_patch
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.codecs.node import decode_node
 from spotwright.adapters.kubernetes.transport import Transport
@@ -85,3 +86,9 @@ def test_what_is_taken_back_leaves_references_to_other_owners_as_they_are(before
     api = PatchedNode(*before)
     api.patch(unregister(CLAIM, api.node))
     assert api.owners == [owner for owner in before if owner is not OURS]
+
+
+@pytest.mark.parametrize("change", [{}, {"a": None}])
+def test_annotations_that_do_not_change_are_no_conflict_with_the_first_ones_of_others(change: dict[str, None]) -> None:
+    """A NodeClaim without annotations registers a Node that had none when it was read."""
+    assert list(node_patch.metadata(PatchedNode().node, {"annotations": change})) == []

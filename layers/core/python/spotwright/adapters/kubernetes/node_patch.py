@@ -66,8 +66,7 @@ def _replace[Key](
 def _merge(path: str, before: Mapping[str, str], change: Mapping[str, str | None]) -> Iterator[JsonObject]:
     kept = {key: value for key, value in change.items() if value is not None}
     if not before:
-        yield _test(path, None)
-        yield _add(path, kept)
+        yield from (_test(path, None), _add(path, kept)) if kept else ()
         return
     yield from (_add(f"{path}/{_escape(key)}", value) for key, value in kept.items() if before.get(key) != value)
     gone = (key for key, value in change.items() if value is None and key in before)

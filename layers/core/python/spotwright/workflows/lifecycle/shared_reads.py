@@ -30,7 +30,7 @@ class _ReadOnce[Value]:
         if reads:
             try:
                 answer.set_result(self._read())
-            except BaseException as failure:
+            except BaseException as failure:  # noqa: BLE001 - raised to all who wait, this one included
                 self._answer = None
                 answer.set_exception(failure)
         return answer.result()
