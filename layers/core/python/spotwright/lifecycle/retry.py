@@ -6,8 +6,8 @@ from typing import Final
 # How often lifecycle looks at a launched claim until it is initialized, and at one that is being deleted.
 TICK_SECONDS: Final = 3
 # The same while the node or its pods have to do something, for which the forwarder rings: only a lost doorbell waits so
-# long.
-NODE_TICK_SECONDS: Final = 30
+# long. Shorter than nominated pods are waited for: those whose nomination was cleared are nominated again before.
+NODE_TICK_SECONDS: Final = 20
 # How many ticks come at that rate before they grow longer, and after how many only the sweep looks at the claim.
 TICKS_AT_FULL_RATE: Final = 100
 MAXIMUM_TICKS: Final = 400

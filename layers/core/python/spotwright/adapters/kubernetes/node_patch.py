@@ -16,7 +16,7 @@ from spotwright.model.kubernetes.taints import Taint
 
 
 def precondition(node: Node) -> JsonObject:
-    """The node is the one that was read; another of its name is a Conflict."""
+    """The node is the one that was read: the API server refuses to write another one's uid."""
     return _add("/metadata/uid", node.metadata.uid)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from spotwright.errors import ApiError
+from spotwright.errors import ApiError, Conflict
 from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import is_past_last, tick_seconds
 from spotwright.lifecycle.steps import ConditionChange, Deletion, transition_events
@@ -229,6 +229,8 @@ def cordon(ports: LifecyclePorts, node: Node, *, metadata: Mapping[str, Any] = M
         return node
     taints = node.taints if is_tainted else (*node.taints, DISRUPTED_TAINT)
     cordoned = ports.cluster.set_taints(node, taints, metadata=metadata)
+    if DISRUPTED_TAINT not in cordoned.taints:
+        raise Conflict(f"nodes {node.name} has lost the taint {DISRUPTED_TAINT} meanwhile", code="Conflict")
     if not is_tainted:
         log_line(log, log_lines.TAINTED_NODE, node=node.name, taint=str(DISRUPTED_TAINT))
     return cordoned
