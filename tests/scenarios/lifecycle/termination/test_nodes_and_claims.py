@@ -526,6 +526,10 @@ def test_a_node_of_another_claim_that_states_an_instance_is_not_drained_with_it(
     world.cluster.delete("nodeclaims", current(world, victim).metadata)
     assert world.run(5 * MINUTES, until=lambda: len(world.claims()) == 1)
     assert [pod.node_name for pod in world.running_pods()] == [lying.node_name]
+    # The instance that it states has ended, and no NodeClaim has that: its own does not go with it.
+    lifecycle(world, [Doorbell(world.cluster.name, "node", lying.node_name)], now=world.clock.now())
+    world.run(10)
+    assert [pod.node_name for pod in world.running_pods()] == [lying.node_name]
     assert len(world.effects.select("cluster", "evict")) == 1
     assert instance_id(lying.provider_id) in {instance.id for instance in world.ec2.live_instances()}
 

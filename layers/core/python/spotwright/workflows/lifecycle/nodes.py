@@ -47,8 +47,19 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
     seen = SeenNode(node, tuple(claims))
     for claim in claims:
         step_claim(ports, _with_other_node(ports, claim, node, now), to_terminate, now=now, seen=seen)
-    if not claims and labels.FINALIZER in node.metadata.finalizers and not runs_now(ports, now=now):
+    if claims or labels.FINALIZER not in node.metadata.finalizers or _has_owner(ports, node):
+        return
+    if not runs_now(ports, now=now):
         _step_unclaimed(ports, node, to_terminate, now)
+
+
+def _has_owner(ports: LifecyclePorts, node: Node) -> bool:
+    """Whether the NodeClaim that the Node was registered with exists: it may state the provider id of another instance,
+    and goes with its own claim, not with that instance.
+    """
+    owners = {owner.uid: owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim"}
+    claims = claims_by_name(ports, owners.values())
+    return any(claim.metadata.uid in owners for claim in claims.values())
 
 
 def _with_other_node(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> NodeClaim:
