@@ -33,19 +33,21 @@ class PatchedNode:
     """An API server with one Node, which JSON patches change."""
 
     def __init__(self, *owners: dict[str, Any]) -> None:
-        about = {"name": "n1", "uid": "uid-n1", "resourceVersion": "1", "ownerReferences": deepcopy(list(owners))}
-        self.document: dict[str, Any] = {"metadata": about, "spec": {}, "status": {}}
+        about = {"name": "n1", "uid": "uid-n1", "resourceVersion": "1"}
+        # An API server leaves out what is empty.
+        given = {"ownerReferences": deepcopy(list(owners))} if owners else {}
+        self.document: dict[str, Any] = {"metadata": about | given, "spec": {}, "status": {}}
 
     def call(self, method: str, path: str, *, body: list[dict[str, Any]], content_type: str) -> dict[str, Any]:
         assert (method, path, content_type) == ("PATCH", "/api/v1/nodes/n1", "application/json-patch+json")
         for change in body:
-            if change["op"] == "test":
-                continue
             *parents, last = change["path"].removeprefix("/").split("/")
             target: Any = self.document
             for part in parents:
                 target = target[int(part)] if isinstance(target, list) else target[part]
-            if change["op"] == "remove":
+            if change["op"] == "test":
+                assert (target[int(last)] if isinstance(target, list) else target.get(last)) == change["value"]
+            elif change["op"] == "remove":
                 del target[int(last)]
             elif isinstance(target, list):
                 assert (change["op"], last) == ("add", "-")
@@ -64,7 +66,7 @@ class PatchedNode:
 
     @property
     def owners(self) -> list[dict[str, Any]]:
-        return cast("list[dict[str, Any]]", self.document["metadata"]["ownerReferences"])
+        return cast("list[dict[str, Any]]", self.document["metadata"].get("ownerReferences", []))
 
 
 @pytest.mark.parametrize(

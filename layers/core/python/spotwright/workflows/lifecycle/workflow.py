@@ -86,7 +86,7 @@ def step_doorbells(
         key: failure for outcome in outcomes for key, failure in outcome.failures.items() if key not in late_keys
     }
     failures |= _postpone(ports, late)
-    failures |= _terminate(ports, shared, outcomes, now)
+    failures |= _terminate(shared, outcomes, now)
     try:
         shared.doorbells.send()
     except ApiError as failure:
@@ -137,16 +137,16 @@ def _step_in_time(
 
 
 def _terminate(
-    ports: LifecyclePorts, shared: GatheringPorts, outcomes: Iterable[_StepOutcome], now: datetime
+    ports: GatheringPorts, outcomes: Iterable[_StepOutcome], now: datetime
 ) -> dict[tuple[str, str], Exception]:
     """Terminate the instances of all steps together; which doorbells failed, and why."""
     ending = [outcome for outcome in outcomes if outcome.terminations]
     terminations = [termination for outcome in ending for termination in outcome.terminations]
     bells = [bell for outcome in ending for bell in outcome.bells]
     try:
-        terminate_all(shared, terminations, now)
+        terminate_all(ports, terminations, now)
     except OutOfTime:
-        return _postpone(ports, bells)
+        return _postpone(ports.ports, bells)
     except ApiError as failure:
         _log_failure("termination", ", ".join(termination.instance.id for termination in terminations), failure)
         return {(bell.kind, bell.key): failure for bell in bells}

@@ -1,4 +1,4 @@
-"""A plan that decided nothing is followed by a pause while nothing is another that it was made of.
+"""A plan that decided nothing is followed by a pause while what it was made from stays the same.
 
 Without a forwarder the sweep looks every few seconds, and each plan lists the cluster: for pods that nothing can place
 a large one would be listed all the time.
