@@ -16,7 +16,8 @@ import msgspec
 from spotwright.adapters.aws.ec2.codecs.instance import decode_fleet_error, decode_fleet_instances, decode_instance
 from spotwright.adapters.aws.ec2.codecs.instance_status import EVENT_CODES, decode_instance_status
 from spotwright.adapters.aws.errors import translate_errors
-from spotwright.errors import ApiError, Conflict, NotFound, Unavailable
+from spotwright.adapters.batched_reads import BatchedReads
+from spotwright.errors import ApiError, Conflict, Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
 from spotwright.model.ec2.instance_status import InstanceStatus
@@ -48,6 +49,7 @@ class Ec2:
 
     def __init__(self, client: "EC2Client", *, cluster: str, without_retries: "EC2Client | None" = None) -> None:
         self._client, self._cluster, self._client_without_retries = client, cluster, without_retries or client
+        self._instance: Final = BatchedReads(self._read_instances)
 
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
         with translate_errors("CreateFleet"):
@@ -186,15 +188,34 @@ class Ec2:
         return tuple(sorted(instances, key=lambda instance: instance.id))
 
     def instance(self, instance_id: str) -> Instance | None:
+        """Instances that threads ask for at the same moment are read by one call."""
+        return self._instance(instance_id)
+
+    def _read_instances(self, instance_ids: Sequence[str]) -> dict[str, Instance | None | Exception]:
+        """None = EC2 says NotFound. An id that EC2 does not know, or a zone that is in trouble, fails the call for all
+        ids: then each is asked for alone."""
         try:
-            with translate_errors(f"DescribeInstances {instance_id}"):
-                answer = self._client.describe_instances(InstanceIds=[instance_id])
-        except NotFound:
-            return None
+            found = self._described(instance_ids)
+        except (Throttled, Unavailable, Denied):
+            raise
+        except ApiError as failure:
+            if len(instance_ids) == 1:
+                return {instance_ids[0]: None if isinstance(failure, NotFound) else failure}
+            return {id: answer for each in instance_ids for id, answer in self._read_alone(each).items()}
+        empty = Unavailable(f"DescribeInstances {', '.join(instance_ids)}: an empty answer, which says nothing")
+        return {id: found.get(id, empty) for id in instance_ids}
+
+    def _read_alone(self, instance_id: str) -> dict[str, Instance | None | Exception]:
+        try:
+            return self._read_instances((instance_id,))
+        except ApiError as failure:
+            return {instance_id: failure}
+
+    def _described(self, instance_ids: Sequence[str]) -> dict[str, Instance]:
+        with translate_errors(f"DescribeInstances {', '.join(instance_ids)}"):
+            answer = self._client.describe_instances(InstanceIds=list(instance_ids))
         instances = [decode_instance(instance) for group in answer["Reservations"] for instance in group["Instances"]]
-        if not instances:
-            raise Unavailable(f"DescribeInstances {instance_id}: an empty answer, which says nothing")
-        return instances[0]
+        return {instance.id: instance for instance in instances}
 
     def unhealthy_instances(self) -> tuple[InstanceStatus, ...]:
         """Filters of different names are ANDed, so that each kind of trouble is a call."""
