@@ -92,6 +92,11 @@ def pod_event_node(before: ClusterObject | None, after: ClusterObject | None) ->
     return pod.node_name if was != now else ""
 
 
+def is_bound_now(before: ClusterObject | None, after: ClusterObject | None) -> bool:
+    """Whether a pod was bound to its node, which it still has to start on."""
+    return not _pod_stage(before)[0] and _pod_stage(after)[:3] == (True, False, False)
+
+
 def drain_event_node(before: ClusterObject | None, after: ClusterObject | None) -> str:
     """The node on which a drain need not wait for a pod any more, or may evict it now; "" = none.
 

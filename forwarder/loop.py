@@ -42,6 +42,9 @@ NODE_SECONDS = 1.0
 # NodeClaim at the same moment would be in each other's way.
 OPENING_SECONDS = 1.5
 POD_EVENT_SECONDS = 10.0
+# Pods come to a node several at a time, and nothing waits for what their node's step writes about them: a new node's
+# step should find all that were planned for it.
+BOUND_SECONDS = 5.0
 # A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often.
 SHORTEST_DRAIN_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
@@ -175,6 +178,7 @@ class Loop:
         self._request(cache_update.doorbells - set(map(node_doorbell, cache_update.opening_nodes)), now)
         self._nodes = request_keys(self._nodes, cache_update.opening_nodes, now + OPENING_SECONDS)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
+        self._pod_events = request_keys(self._pod_events, cache_update.bound_nodes, now + BOUND_SECONDS)
         self._drains = hold_keys(self._drains, cache_update.closed_nodes, now + SHORTEST_DRAIN_SECONDS)
         self._drains = request_keys(self._drains, cache_update.drain_event_nodes, now)
         if cache_update.buffers_have_other_room:

@@ -14,6 +14,7 @@ from forwarder.doorbells import (
     doorbells_at_start,
     doorbells_for_change,
     drain_event_node,
+    is_bound_now,
     is_claimed,
     is_closed,
     is_opening,
@@ -31,7 +32,8 @@ STALE_SECONDS = 150.0
 
 
 class CacheUpdate(msgspec.Struct, frozen=True):
-    """What an update rings. ``pod_event_nodes``: nodes that a pod came to or left, or on which it was terminated.
+    """What an update rings. ``pod_event_nodes``: nodes that a pod left, or on which it was terminated; ``bound_nodes``:
+    nodes to which one was bound.
     ``closed_nodes``: those that are drained from now on; ``drain_event_nodes``: on which the drain may go on.
     ``opening_nodes``: those that joined, and ring once more when their taints are off.
 
@@ -44,6 +46,7 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     closed_nodes: frozenset[str] = frozenset()
     drain_event_nodes: frozenset[str] = frozenset()
     opening_nodes: frozenset[str] = frozenset()
+    bound_nodes: frozenset[str] = frozenset()
 
 
 NEVER_CONTACTED = -float("inf")
@@ -152,7 +155,8 @@ class ObjectCache:
         closes = is_closed(after) and not is_closed(before)
         closed = frozenset({after.metadata.name} if closes and after is not None else ())
         opening = frozenset({after.metadata.name} if before is None and after is not None and is_opening(after) else ())
-        return CacheUpdate(doorbells, nodes - self._closed, has_other_room, closed, drains, opening)
+        bound = frozenset(nodes if is_bound_now(before, after) else ()) - self._closed
+        return CacheUpdate(doorbells, nodes - self._closed - bound, has_other_room, closed, drains, opening, bound)
 
     def _doorbells_of_released_class(self, gone: ClusterObject | None) -> frozenset[QueuedDoorbell]:
         """For the EC2NodeClass that only waited for the NodeClaim that is gone, its last one, to be deleted itself."""
@@ -217,6 +221,7 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     closed: set[str] = set()
     drains: set[str] = set()
     opening: set[str] = set()
+    bound: set[str] = set()
     has_other_room = False
     for update in updates:
         doorbells |= update.doorbells
@@ -225,9 +230,11 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         closed |= update.closed_nodes
         drains |= update.drain_event_nodes
         opening |= update.opening_nodes
+        bound |= update.bound_nodes
     return CacheUpdate(
-        frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains), frozenset(opening)
-    )
+        frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains),
+        frozenset(opening), frozenset(bound),
+    )  # fmt: skip
 
 
 def _keep(names: set[str], name: str, *, is_in: bool) -> None:

@@ -7,7 +7,14 @@ import pytest
 
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.kinds import WATCHED_KINDS, decode_manifest
-from forwarder.loop import NODE_SECONDS, OPENING_SECONDS, POD_EVENT_SECONDS, ROOM_SECONDS, SHORTEST_DRAIN_SECONDS
+from forwarder.loop import (
+    BOUND_SECONDS,
+    NODE_SECONDS,
+    OPENING_SECONDS,
+    POD_EVENT_SECONDS,
+    ROOM_SECONDS,
+    SHORTEST_DRAIN_SECONDS,
+)
 from forwarder.object_cache import STALE_SECONDS
 from forwarder.pods_doorbell import REPEAT_SECONDS
 from forwarder.watcher import ObjectChange
@@ -74,6 +81,26 @@ def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
     assert all(later - earlier >= POD_EVENT_SECONDS for earlier, later in pairwise(times))
 
 
+def test_pods_that_come_to_a_node_ring_it_together() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    begin = scene.now
+    for number in range(4):
+        scene.tell(change("Pod", f"uid-{number}", decoded("Pod", objects.pod(str(number), node="n"))))
+        scene.pass_time(1)
+    scene.pass_time(20)
+    assert [(at - begin, bells) for at, bells in scene.sent] == [(pytest.approx(BOUND_SECONDS, abs=0.6), {NODE})]
+
+
+def test_a_pod_that_goes_rings_its_node_at_once_also_where_others_have_just_come() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    for number in range(2):
+        scene.tell(change("Pod", f"uid-{number}", decoded("Pod", objects.pod(str(number), node="n"))))
+    scene.pass_time(1)
+    scene.tell(change("Pod", "uid-0", None))
+    scene.pass_time(1)
+    assert scene.rang() == [NODE]
+
+
 def test_pods_that_end_ring_a_node_that_is_not_drained_no_more_often() -> None:
     scene = Scene().start(Node=decoded("Node", objects.node()))
     for number in range(40):
@@ -89,12 +116,12 @@ def test_pods_that_end_ring_a_node_that_is_not_drained_no_more_often() -> None:
 
 
 def test_a_node_that_is_written_again_and_again_rings_at_once_and_then_once_a_second() -> None:
-    scene = Scene().start(Node=decoded("Node", objects.node(ready=False)))
+    scene = Scene().start(Node=decoded("Node", objects.node(ready=False)), Pod=decoded("Pod", objects.pod(node="n")))
     begin = scene.now
     for number in range(20):
         scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=number % 2 == 0))))
         scene.pass_time(0.1, step=0.1)
-    scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
+    scene.tell(change("Pod", "uid-p", None))
     scene.pass_time(5, step=0.1)
     assert set(scene.rang()) == {NODE}
     times = [at - begin for at, _ in scene.sent]
@@ -200,7 +227,7 @@ def test_a_node_whose_taint_was_taken_back_rings_for_the_pods_that_come_to_it() 
     scene.pass_time(20)
     scene.sent.clear()
     scene.tell(change("Pod", "uid-q", decoded("Pod", objects.pod("q", node="n"))))
-    scene.pass_time(2)
+    scene.pass_time(BOUND_SECONDS + 2)
     assert scene.rang() == [NODE]
 
 
@@ -212,7 +239,7 @@ def test_a_node_that_was_made_anew_while_its_watch_was_broken_rings_for_its_pods
     scene.pass_time(20)
     scene.sent.clear()
     scene.tell(change("Pod", "uid-p", BOUND))
-    scene.pass_time(2)
+    scene.pass_time(BOUND_SECONDS + 2)
     assert scene.rang() == [NODE]
     scene.tell(*listed("Node"))
     scene.pass_time(20)
