@@ -119,6 +119,20 @@ def test_a_claim_that_was_registered_a_moment_ago_is_not_looked_at_beside_its_no
     assert sorted(looks.values()) == [1, 1]
 
 
+def test_a_claim_whose_pods_have_come_is_read_once_more_and_its_node_is_not() -> None:
+    """The first tick comes when nodes that boot fast have everything."""
+    world = fresh_world()
+    world.deploy(POD, 3)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 3)
+    world.run(3)
+    assert all(labels.PODS_SEEN in claim.metadata.annotations for claim in world.claims())
+    before = world.effects.reads.copy()
+    world.run(NODE_TICK_SECONDS)
+    read = world.effects.reads - before
+    assert read["cluster", "nodeclaim"] == 3
+    assert not read["cluster", "pods"] + read["cluster", "nodepool"]
+
+
 def test_claims_are_not_looked_at_before_their_nodes_can_have_joined() -> None:
     """The forwarder rings for each node that joins: a look of its own at the same moment would be in its way."""
     world = booting(3)

@@ -64,7 +64,7 @@ from spotwright.workflows.lifecycle.launch.fleet import with_instances_of_reques
 from spotwright.workflows.lifecycle.launch.phases import advance
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone
 from spotwright.workflows.lifecycle.status import registration_health
-from spotwright.workflows.lifecycle.tagging import tag_instance
+from spotwright.workflows.lifecycle.tagging import TAGGED, tag_instance
 from spotwright.workflows.lifecycle.termination.finalizer import finalize
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
 from spotwright.workflows.planning.heartbeat import is_forwarder_alive
@@ -112,7 +112,20 @@ def step_nodeclaim(
         # The node rings for what comes next. A time of the future says nothing of now.
         ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(NODE_TICK_SECONDS - max(age, 0)))
         return
+    if ticks and _is_settled(ports, claim, now):
+        return
     step_claim(ports, claim, to_terminate, now=now, ticks=ticks)
+
+
+def _is_settled(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
+    """Whether ticks of the claim end without another look at its node: its pods have come and its instance has its
+    tags, and what changes from now on rings.
+    """
+    if claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized"):
+        return False
+    annotations = claim.metadata.annotations
+    written = labels.PODS_SEEN in annotations and TAGGED.items() <= annotations.items()
+    return written and nominations.have_ended(ports, claim) and is_forwarder_alive(ports.state, now=now)
 
 
 def _last_progress(claim: NodeClaim) -> datetime | None:

@@ -149,6 +149,11 @@ def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: 
     return frozenset(displaced)
 
 
+def have_ended(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """Whether no pod is awaited on the claim's node any more."""
+    return _read(ports, claim) is None
+
+
 def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
     """End an overdue nomination: clear it on its pods, and plan those that are not bound again."""
     row = ports.state.nomination(claim)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from spotwright.errors import Throttled
 from spotwright.lifecycle.retry import retry_seconds
@@ -15,6 +16,9 @@ from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
+# What a claim says once its instance has its tags.
+TAGGED: Final[Mapping[str, str]] = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+
 
 def tag_instance(
     ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime
@@ -22,8 +26,7 @@ def tag_instance(
     """Once for each claim, only tags that the instance lacks. The annotations that say so, which are still to be
     written on the claim, and seconds until the next attempt; None = done.
     """
-    annotations = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
-    if annotations.items() <= claim.metadata.annotations.items() or not node:
+    if TAGGED.items() <= claim.metadata.annotations.items() or not node:
         return {}, None
     if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
         return {}, RETRY_SECONDS
@@ -44,4 +47,4 @@ def tag_instance(
             log_line(log, log_lines.CALL_THROTTLED, call="CreateTags", error=str(error))
             rate_limits.slow_down(ports.state, rate_limits.CREATE_TAGS, now=now)
             return {}, retry_seconds(1)
-    return annotations, None
+    return TAGGED, None
