@@ -9,6 +9,7 @@ import pytest
 
 from spotwright.decisions.decision import decode_decision
 from spotwright.errors import Conflict, Unavailable
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
@@ -317,6 +318,39 @@ def test_nominated_pods_that_are_not_bound_are_looked_at_less_and_less_often(wor
     assert 2 <= len(looks) <= 5
     assert rows(world)[0].phase == "nominated"
     assert world.run(3, until=lambda: rows(world)[0].phase == "failed"), "its end is not waited for any longer"
+
+
+def test_a_pod_that_is_not_bound_is_nominated_again_though_others_have_come_to_the_node(world: World) -> None:
+    """kube-scheduler took its nomination back, and nothing rings any more."""
+    world.rings_for_pods = True
+    world.deploy(builders.pod("inflate", cpu_millicores=SMALL), 2)
+    assert world.run(10, until=lambda: bool(world.claims()))
+    schedule = world.kubelets._schedule
+    world.kubelets._schedule = lambda pod: schedule(pod) if pod.name.endswith("1") else None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: any(labels.PODS_SEEN in claim.metadata.annotations for claim in world.claims()))
+    (waiting,) = (pod for pod in pods(world) if not pod.node_name)
+    world.cluster.update("pods", waiting.key, nominated_node_name="")
+    assert world.run(
+        NODE_TICK_SECONDS, until=lambda: all(pod.node_name or pod.nominated_node_name for pod in pods(world))
+    )
+
+
+def test_pods_that_came_without_a_doorbell_are_seen_by_the_first_tick(world: World) -> None:
+    """Also where no pods are nominated, which ticks would wait for."""
+    world.settings = msgspec.structs.replace(world.settings, follow_plan="Off")
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(10, until=lambda: bool(world.claims()))
+    schedule = world.kubelets._schedule
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    world.kubelets._schedule = schedule  # type: ignore[method-assign]
+    world.kubelets.reconcile()
+    world.forget_changes()
+    assert world.running_pods()
+    assert not any(labels.PODS_SEEN in claim.metadata.annotations for claim in world.claims())
+    assert world.run(
+        NODE_TICK_SECONDS, until=lambda: all(labels.PODS_SEEN in claim.metadata.annotations for claim in world.claims())
+    )
 
 
 def test_a_nomination_that_stands_when_its_time_is_over_is_taken_back(world: World) -> None:

@@ -112,20 +112,20 @@ def step_nodeclaim(
         # The node rings for what comes next. A time of the future says nothing of now.
         ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(NODE_TICK_SECONDS - max(age, 0)))
         return
-    if ticks and _is_settled(ports, claim, now):
+    if ticks and _is_settled(ports, claim):
         return
     step_claim(ports, claim, to_terminate, now=now, ticks=ticks)
 
 
-def _is_settled(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
-    """Whether ticks of the claim end without another look at its node: its pods have come and its instance has its
-    tags, and what changes from now on rings.
+def _is_settled(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """Whether ticks of the claim end without another look at its node: its pods have come, and its instance has its
+    tags.
     """
     if claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized"):
         return False
     annotations = claim.metadata.annotations
     written = labels.PODS_SEEN in annotations and TAGGED.items() <= annotations.items()
-    return written and nominations.have_ended(ports, claim) and is_forwarder_alive(ports.state, now=now)
+    return written and nominations.have_ended(ports, claim)
 
 
 def _last_progress(claim: NodeClaim) -> datetime | None:
