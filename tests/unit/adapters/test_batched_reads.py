@@ -89,6 +89,16 @@ def test_a_call_that_fails_is_the_failure_of_all_who_wait_for_it_and_of_nobody_e
 
 
 def test_a_key_that_the_call_forgot_keeps_nobody_waiting() -> None:
-    batched = BatchedReads[str, str](lambda keys: {})
-    with pytest.raises(KeyError):
-        batched("a")
+    source = Source()
+    batched = BatchedReads[str, str](lambda keys: {key: found for key, found in source(keys).items() if key != "b"})
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(batched, "first")
+        while not source.reads:
+            time.sleep(0.01)
+        asked = threads.submit(batched, "a")
+        time.sleep(0.1)
+        forgotten = threads.submit(batched, "b")
+        time.sleep(0.1)
+        source.open.set()
+    assert [first.result(), asked.result()] == ["FIRST", "A"]
+    assert isinstance(forgotten.exception(), KeyError)

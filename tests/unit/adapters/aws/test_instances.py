@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from spotwright.adapters.aws.ec2.instances import Ec2
-from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.errors import ApiError, Denied, Throttled, Unavailable
 from spotwright.model.ec2.fleet import Instance
 
 RUNNING = [f"i-{number}" for number in range(10)]
@@ -18,12 +18,13 @@ RUNNING = [f"i-{number}" for number in range(10)]
 
 class Client:
     """EC2 with the instances of ``RUNNING``, as strict as the real one about all ids of a call. The first call waits
-    until others wait; ``code``: with what calls of several ids are refused."""
+    until others wait; ``code``: with what calls of several ids are refused; ``limited``: a call about this id alone is
+    one too many."""
 
-    def __init__(self, code: str = "") -> None:
+    def __init__(self, code: str = "", *, limited: str = "") -> None:
         self.calls: list[list[str]] = []
         self.open = Event()
-        self._code = code
+        self._code, self._limited = code, limited
 
     def describe_instances(self, *, InstanceIds: Sequence[str]) -> dict[str, Any]:
         self.calls.append(list(InstanceIds))
@@ -31,6 +32,8 @@ class Client:
             assert self.open.wait(10)
         if self._code and len(InstanceIds) > 1:
             raise _error(self._code)
+        if [*InstanceIds] == [self._limited]:
+            raise _error("RequestLimitExceeded")
         if any(not id.startswith("i-") for id in InstanceIds):
             raise _error("InvalidInstanceID.Malformed")
         if not set(InstanceIds) <= {*RUNNING, "i-hidden"}:
@@ -78,8 +81,18 @@ def test_an_instance_that_does_not_exist_hides_no_other_one() -> None:
     assert isinstance(found[4], Unavailable)
 
 
-@pytest.mark.parametrize(("code", "error"), [("RequestLimitExceeded", Throttled), ("InternalError", Unavailable)])
-def test_where_ec2_has_no_time_nobody_asks_again_one_by_one(code: str, error: type[ApiError]) -> None:
+def test_of_instances_that_are_asked_for_one_by_one_each_has_an_answer_of_its_own() -> None:
+    found = read(Client(limited="i-2"), ["i-0", "i-1", "i-nobody", "i-2", "i-3"])
+    assert [instance.id for instance in found if isinstance(instance, Instance)] == ["i-0", "i-1", "i-3"]
+    assert found[2] is None
+    assert isinstance(found[3], Throttled)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("RequestLimitExceeded", Throttled), ("InternalError", Unavailable), ("UnauthorizedOperation", Denied)],
+)
+def test_where_ec2_answers_nobody_nobody_asks_again_one_by_one(code: str, error: type[ApiError]) -> None:
     client = Client(code)
     found = read(client, RUNNING)
     assert [type(answer) for answer in found[1:]] == [error] * 9
