@@ -37,6 +37,10 @@ class World(ABC):
         """One that has just registered."""
 
     @abstractmethod
+    def remove_node(self, name: str) -> None:
+        """A user deletes it."""
+
+    @abstractmethod
     def add_pod(self, name: str, node: str, app: str = "") -> None:
         """In namespace default; ``node``: "" = it waits. ``app``: the value of its label of that name."""
 
@@ -80,6 +84,9 @@ class FakeWorld(World):
 
     def add_node(self, name: str) -> None:
         self._fake.put("nodes", Node(ObjectMeta(name), taints=(Taint("karpenter.sh/unregistered", "NoExecute"),)))
+
+    def remove_node(self, name: str) -> None:
+        self._fake.delete("nodes", ObjectMeta(name))
 
     def add_pod(self, name: str, node: str, app: str = "") -> None:
         labeled = {"app": app} if app else {}
@@ -153,6 +160,9 @@ class RealWorld(World):
             "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
         }  # fmt: skip
         self._stack.kubectl("create", "-f", "-", input=json.dumps(node))
+
+    def remove_node(self, name: str) -> None:
+        self._stack.kubectl("delete", "node", name, "--wait=false")
 
     def add_pod(self, name: str, node: str, app: str = "") -> None:
         spec = {"schedulerName": "nobody", "containers": [{"name": "app", "image": "pause"}]}

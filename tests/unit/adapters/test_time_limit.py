@@ -35,3 +35,22 @@ def test_the_end_of_an_invocation_ends_no_body_of_the_next_one() -> None:
     with time_limit.invocation_ends_in(60), time_limit.reading(response):
         time.sleep(0.2)
     assert response.ended == 0
+
+
+def test_the_end_of_an_invocation_leaves_bodies_alone_that_were_read() -> None:
+    """Their connections serve other requests by then."""
+    response = Response()
+    with time_limit.invocation_ends_in(time_limit.CLOSING_SECONDS + 0.05):
+        with time_limit.reading(response):
+            pass
+        time.sleep(0.2)
+    assert response.ended == 0
+
+
+def test_a_body_that_begins_when_no_time_is_left_is_not_read() -> None:
+    """Its head came at the last moment, and nothing ends it later."""
+    response = Response(RuntimeError("released"))
+    with time_limit.invocation_ends_in(time_limit.CLOSING_SECONDS - 1):
+        time.sleep(0.1)
+        with time_limit.reading(response):
+            assert response.ended == 1

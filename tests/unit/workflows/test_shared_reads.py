@@ -1,15 +1,17 @@
 """What the steps of one invocation read once for all of them."""
 
+import threading
 from collections.abc import Callable
-from threading import Barrier
+from threading import Barrier, Thread
 from time import sleep
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from spotwright.errors import Unavailable
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import shared_reads
 from spotwright.workflows.lifecycle.shared_reads import reading_once
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.state import StatePort
@@ -56,6 +58,24 @@ def test_steps_side_by_side_read_once(world: World, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", sorted(READS))
+def test_steps_that_take_turns_at_each_line_read_once(world: World, what: str) -> None:
+    def pause(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != shared_reads.__file__:
+            return None
+        sleep(0.001)
+        return pause
+
+    counted = Counted(world, fails=False)
+    shared = reading_once(cast("StatePort", counted))
+    threading.settrace(pause)
+    try:
+        in_parallel(lambda _: READS[what](shared), range(10))
+    finally:
+        threading.settrace(None)
+    assert counted.reads == 1
+
+
+@pytest.mark.parametrize("what", sorted(READS))
 def test_what_failed_is_read_again(world: World, what: str) -> None:
     counted = Counted(world, fails=True)
     shared = reading_once(cast("StatePort", counted))
@@ -85,6 +105,23 @@ def test_a_failure_is_not_waited_for_by_one_step_after_the_other(world: World, w
     shared = reading_once(cast("StatePort", SimpleNamespace(heartbeat=fails, catalog_key=fails)))
     assert in_parallel(step, range(5)) == [True] * 5
     assert len(reads) == 1
+
+
+@pytest.mark.parametrize("what", sorted(READS))
+def test_nobody_waits_for_a_read_of_a_process_that_ends(what: str) -> None:
+    def ends() -> Any:
+        raise SystemExit(1)
+
+    def step() -> None:
+        with pytest.raises(SystemExit):
+            READS[what](shared)
+
+    shared = reading_once(cast("StatePort", SimpleNamespace(heartbeat=ends, catalog_key=ends)))
+    step()
+    later = Thread(target=step, daemon=True)
+    later.start()
+    later.join(5)
+    assert not later.is_alive()
 
 
 def test_everything_else_is_asked_for_each_time(world: World) -> None:

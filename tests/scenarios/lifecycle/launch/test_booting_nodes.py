@@ -11,6 +11,7 @@ from spotwright.errors import Unavailable
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.simulation import builders
@@ -18,6 +19,7 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import nodeclaims
 from spotwright.workflows.lifecycle.actions import nodes_of
+from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -87,7 +89,7 @@ def test_without_a_forwarder_a_node_is_registered_at_once_though_ec2_did_not_say
     assert [claim.is_condition_true("Registered") for claim in world.claims()] == [True]
 
 
-def test_the_lost_doorbell_of_a_node_that_joined_costs_a_quarter_of_a_minute() -> None:
+def test_the_lost_doorbell_of_a_node_that_joined_costs_a_third_of_a_minute() -> None:
     world = booting(3)
     assert world.run(BOOT_SECONDS, until=lambda: len(world.cluster.nodes()) > 1)
     world.forget_changes()
@@ -98,7 +100,7 @@ def test_the_lost_doorbell_of_a_node_that_joined_costs_a_quarter_of_a_minute() -
 def test_a_claim_that_was_registered_a_moment_ago_is_not_looked_at_beside_its_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first look after the launch finds it registered, and comes again a quarter of a minute after that."""
+    """The first look after the launch finds it registered, and comes again a third of a minute after that."""
     looks = Counter[str]()
 
     def look(ports: LifecyclePorts, claim: NodeClaim, **more: Any) -> tuple[Node, ...]:
@@ -207,6 +209,28 @@ def test_a_clock_that_was_minutes_wrong_keeps_no_claim_from_being_looked_at(minu
     world.cluster.update("nodeclaims", claim.name, conditions=conditions)
     become_ready_unnoticed(world)
     assert world.run(NODE_TICK_SECONDS + 1, until=lambda: is_initialized(world, claim.name))
+
+
+def test_a_clock_that_was_seconds_fast_does_not_make_the_next_look_later() -> None:
+    world = registered(ready_seconds=600)
+    claim = starting(world)
+    ahead = world.clock.seconds() + timedelta(seconds=NODE_TICK_SECONDS - 5)
+    conditions = tuple(msgspec.structs.replace(each, last_transition_time=ahead) for each in claim.conditions)
+    world.cluster.update("nodeclaims", claim.name, conditions=conditions)
+    become_ready_unnoticed(world)
+    world.doorbells.messages.clear()
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", claim.name, epoch=1)])
+    assert world.run(NODE_TICK_SECONDS + 2, until=lambda: is_initialized(world, claim.name))
+
+
+def test_a_claim_that_was_registered_a_moment_ago_and_is_deleted_is_drained_at_once() -> None:
+    world = registered(ready_seconds=600)
+    claim = starting(world)
+    world.cluster.delete("nodeclaims", claim.metadata)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "claim", claim.name, epoch=1)], now=world.clock.now())
+    node = world.cluster.node(claim.node_name)
+    assert node is not None
+    assert DISRUPTED_TAINT in node.taints
 
 
 def test_a_claim_that_was_registered_is_looked_at_every_three_seconds_when_the_forwarder_has_died() -> None:

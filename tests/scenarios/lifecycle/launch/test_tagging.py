@@ -1,16 +1,19 @@
 """An instance is named after its node and claim: once, and only what it does not say yet."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from spotwright.errors import InvalidRequest
+from spotwright.errors import ApiError, Denied, InvalidRequest, NotFound, OutOfTime, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.tagging import tag_instance
 from spotwright.workflows.lifecycle.workflow import lifecycle
@@ -84,6 +87,24 @@ def test_a_node_that_does_not_become_ready_is_tagged_all_the_same(world: World) 
     assert DONE.items() <= claim.metadata.annotations.items()
 
 
+def test_a_node_that_was_registered_by_a_wrong_clock_is_tagged_before_that_time(world: World) -> None:
+    taint = Taint("node.cilium.io/agent-not-ready", TaintEffect.NO_SCHEDULE)
+    world.cluster.put("nodepools", builders.nodepool("default", startup_taints=(taint,)))
+    sent = tagging(world)
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Registered") for claim in world.claims()))
+    assert sent == []
+    (claim,) = world.claims()
+    ahead = world.clock.now() + timedelta(hours=1)
+    conditions = tuple(
+        msgspec.structs.replace(condition, last_transition_time=ahead) if condition.type == "Registered" else condition
+        for condition in claim.conditions
+    )
+    world.cluster.update("nodeclaims", claim.name, conditions=conditions)
+    looked_at(world, claim)
+    assert sent == [{"Name": claim.node_name, labels.NODECLAIM: claim.name}]
+
+
 def test_a_name_that_the_class_gave_stays(world: World) -> None:
     world.cluster.put("ec2nodeclasses", builders.nodeclass(tags={"Name": "theirs"}))
     sent = tagging(world)
@@ -132,3 +153,47 @@ def test_a_provider_id_that_is_none_names_nothing(world: World) -> None:
     made_up = msgspec.structs.replace(world.claims()[0], provider_id="nonsense")
     assert tag_instance(world, made_up, claim.node_name, world.clock.now()) == ({}, None)
     assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("port", "action", "error"),
+    [
+        ("ec2", "tag", Denied("an explicit deny", code="UnauthorizedOperation")),
+        ("ec2", "tag", Unavailable("no answer", code="InternalError")),
+        ("ec2", "tag", NotFound("not visible yet", code="InvalidInstanceID.NotFound")),
+        ("ec2", "instance", Throttled("too many", code="RequestLimitExceeded")),
+        ("state", "save_call_rate", Unavailable("no answer", code="InternalServerError")),
+    ],
+    ids=["denied", "unavailable", "not visible", "throttled read", "no state"],
+)
+def test_nothing_else_of_a_claim_waits_for_tags_that_fail(
+    world: World, port: str, action: str, error: ApiError
+) -> None:
+    """Its node would have kept a taint that nobody needs, and would never have become consolidatable."""
+    claim = untagged(world)
+    node = world.cluster.nodes()[0]
+    world.cluster.set_taints(node, (*node.taints, DISRUPTED_TAINT))
+    world.effects.inject(Fault(port, action, error))
+    looked_at(world, claim)
+    assert DISRUPTED_TAINT not in world.cluster.nodes()[0].taints
+    assert not DONE.items() & world.claims()[0].metadata.annotations.items()
+    looked_at(world, claim)
+    assert DONE.items() <= world.claims()[0].metadata.annotations.items()
+
+
+def test_a_step_that_has_no_time_for_tags_is_taken_again(world: World) -> None:
+    claim = untagged(world)
+    world.effects.inject(Fault("ec2", "tag", OutOfTime("the invocation ends soon", code="OutOfTime")))
+    looked_at(world, claim)
+    world.run(10)
+    assert DONE.items() <= world.claims()[0].metadata.annotations.items()
+
+
+def untagged(world: World) -> NodeClaim:
+    """A running claim whose instance has no name yet."""
+    claim = running(world)
+    (instance,) = world.ec2.live_instances()
+    tags = {key: value for key, value in instance.tags.items() if key != "Name"}
+    world.ec2.instances[instance.id] = msgspec.structs.replace(world.ec2.instances[instance.id], tags=tags)
+    world.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict.fromkeys(DONE)})
+    return world.claims()[0]

@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
+from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND, digest_of
 from spotwright.workflows.provision.workflow import provision
 from spotwright.workflows.sweep.poll import POLL_SECONDS, poll
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -120,7 +121,48 @@ def node_not_initialized(world: World) -> None:
     world.cluster.update("nodeclaims", claim.name, conditions=conditions)
 
 
-CHANGES = [another_pod, another_limit, another_class, class_unready, node_gone, node_not_initialized]
+def replaced(kind: str) -> Callable[[World], None]:
+    """Somebody deleted an object and created it again as it was."""
+
+    def replace(world: World) -> None:
+        for found in world.cluster.all(kind):
+            about = msgspec.structs.replace(found.metadata, uid=f"{found.metadata.uid}-again")
+            world.cluster.put(kind, msgspec.structs.replace(found, metadata=about))
+
+    return replace
+
+
+def pool_unready(world: World) -> None:
+    world.cluster.update("nodepools", world.cluster.nodepools()[0].name, conditions=(Condition("Ready", "False"),))
+
+
+CHANGES = [
+    another_pod, another_limit, another_class, class_unready, node_gone, node_not_initialized, pool_unready,
+    *map(replaced, ("nodepools", "ec2nodeclasses", "nodeclaims", "pods")),
+]  # fmt: skip
+
+
+def test_the_order_of_lists_ends_no_pause(large: World) -> None:
+    large.deploy(HUGE, 3)
+    large.cluster.put("nodepools", builders.nodepool("another"))
+    large.cluster.put("ec2nodeclasses", builders.nodeclass("another"))
+    (claim,) = large.claims()
+    large.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=ObjectMeta("a-first", uid="uid-0")))
+    lists = [large.cluster.all(kind) for kind in ("nodepools", "ec2nodeclasses", "nodeclaims", "pods")]
+    assert all(len(listed) > 1 for listed in lists)
+    for number in range(len(lists)):
+        turned = [listed[::-1] if at == number else listed for at, listed in enumerate(lists)]
+        assert digest_of(*turned) == digest_of(*lists)
+
+
+def test_a_nodepool_of_another_class_of_nodes_ends_no_pause(large: World, lists: list[float]) -> None:
+    """No plan is made for it: the plan's own look and that of the sweep leave it out."""
+    reference = msgspec.structs.replace(large.cluster.nodepools()[0].node_class_ref, group="example.com")
+    theirs = msgspec.structs.replace(builders.nodepool("theirs"), node_class_ref=reference)
+    assert not theirs.is_managed
+    large.cluster.put("nodepools", theirs)
+    provision(large.ports, clock=large.clock.now)
+    assert not is_rung(large)
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -534,6 +534,21 @@ def test_a_node_of_another_claim_that_states_an_instance_is_not_drained_with_it(
     assert instance_id(lying.provider_id) in {instance.id for instance in world.ec2.live_instances()}
 
 
+@pytest.mark.parametrize("owner_exists", [True, False])
+def test_a_node_stays_for_its_own_nodeclaim_and_not_for_another_one_of_that_name(
+    world: World, owner_exists: bool
+) -> None:
+    """A user may create a NodeClaim again under its name: what the former one left behind is removed."""
+    claim = running_claim(world)
+    owner = OwnerReference("NodeClaim", claim.name, claim.metadata.uid if owner_exists else "uid-of-the-former-one")
+    metadata = ObjectMeta("left", finalizers=(labels.FINALIZER,), owner_references=(owner,))
+    silent = Condition("Ready", "Unknown", last_transition_time=world.clock.now() - timedelta(minutes=5))
+    node = Node(metadata, provider_id="aws:///ap-northeast-2a/i-0a0a0a0a0a0a0a0a0", conditions=(silent,))
+    world.cluster.put("nodes", node)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", "left")], now=world.clock.now())
+    assert (world.cluster.node("left") is not None) is owner_exists
+
+
 def launched_claim(world: World) -> NodeClaim:
     world.kubelets.boot_seconds = 30
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)

@@ -9,6 +9,7 @@ from spotwright.adapters.kubernetes import node_patch
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.codecs.node import decode_node
 from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.errors import InvalidRequest, NotFound
 from spotwright.lifecycle.registration import register, unregister
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
@@ -94,3 +95,16 @@ def test_what_is_taken_back_leaves_references_to_other_owners_as_they_are(before
 def test_annotations_that_do_not_change_are_no_conflict_with_the_first_ones_of_others(change: dict[str, None]) -> None:
     """A NodeClaim without annotations registers a Node that had none when it was read."""
     assert list(node_patch.metadata(PatchedNode().node, {"annotations": change})) == []
+
+
+def test_a_node_that_is_gone_after_it_changed_is_not_found() -> None:
+    """It had lost a taint, which refuses the patch, and is gone when it is read again."""
+
+    class GoneNode(PatchedNode):
+        def call(self, method: str, path: str, **_: Any) -> dict[str, Any]:
+            if method == "GET":
+                raise NotFound("gone", code="NotFound")
+            raise InvalidRequest("a test failed", code="422")
+
+    with pytest.raises(NotFound):
+        GoneNode().patch({})

@@ -33,8 +33,7 @@ def invocation_ends_in(seconds: float) -> Iterator[None]:
     """For the invocation within: requests are sent, and waited for, until shortly before."""
     global _ends
     _ends = time.monotonic() + seconds
-    timer = Timer(max(0.0, seconds_left()), _end_reading)
-    timer.daemon = True
+    timer = Timer(seconds_left(), _end_reading)
     timer.start()
     try:
         yield
@@ -49,6 +48,9 @@ def reading(response: Response) -> Iterator[None]:
     from one part to the next, and a body may come byte by byte."""
     _read.add(response)
     try:
+        if seconds_left() <= 0:
+            # The head came at the last moment: nobody may end the body any more.
+            _end(response)
         yield
     finally:
         _read.discard(response)
@@ -62,5 +64,9 @@ def seconds_left(before_seconds: float = CLOSING_SECONDS) -> float:
 
 def _end_reading() -> None:
     for response in tuple(_read):
-        with suppress(OSError, RuntimeError, ValueError):  # read to its end meanwhile
-            response.shutdown()
+        _end(response)
+
+
+def _end(response: Response) -> None:
+    with suppress(OSError, RuntimeError, ValueError):  # read to its end meanwhile
+        response.shutdown()

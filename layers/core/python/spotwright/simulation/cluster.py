@@ -23,7 +23,13 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
-from spotwright.simulation.merge_patch import merge_conditions, merge_metadata, merge_status, patch_list, patch_owners
+from spotwright.simulation.merge_patch import (
+    merge_conditions,
+    merge_metadata,
+    merge_status,
+    patch_node_metadata,
+    patch_taints,
+)
 from spotwright.telemetry.rows import Event
 
 
@@ -233,10 +239,7 @@ class FakeCluster:
         with self._effects.record("cluster", "patch_metadata", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned="finalizers" in change)
             after = merge_metadata(obj.metadata, change)
-            if after.deletion_timestamp is not None and not after.finalizers:
-                self.remove(kind, after.key)
-            else:
-                self._store(kind, msgspec.structs.replace(obj, metadata=after))
+            self._store_patched(kind, msgspec.structs.replace(obj, metadata=after))
 
     def patch_nodeclaim(self, claim: NodeClaim, change: Mapping[str, Any]) -> NodeClaim:
         self.patch_metadata("nodeclaims", claim.metadata, change)
@@ -298,14 +301,17 @@ class FakeCluster:
     ) -> Node:
         with self._effects.record("cluster", "set_taints", node.name):
             current: Node = self._current("nodes", node.metadata, versioned=False)
-            changed, about = patch_list(node.taints, tuple(taints), current.taints), dict(metadata)
-            if "ownerReferences" in about:
-                about["ownerReferences"] = patch_owners(node.metadata, about["ownerReferences"], current.metadata)
-            if "finalizers" in about and node.metadata.finalizers != current.metadata.finalizers:
-                raise Conflict(f"nodes {node.name} has other finalizers", code="Conflict")
-            merged = merge_metadata(current.metadata, about)
-            after: Node = self._store("nodes", msgspec.structs.replace(current, metadata=merged, taints=changed))
-        return after
+            try:
+                after = msgspec.structs.replace(
+                    current,
+                    metadata=patch_node_metadata(node.metadata, metadata, current.metadata),
+                    taints=patch_taints(node.taints, taints, current.taints),
+                )
+            except InvalidRequest as refused:
+                if current.metadata.resource_version == node.metadata.resource_version:
+                    raise
+                raise Conflict(f"nodes {node.name} has changed: {refused}", code="Conflict") from refused
+            return self._store_patched("nodes", after)
 
     def delete(
         self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None, as_read: bool = False
@@ -367,6 +373,14 @@ class FakeCluster:
         about = msgspec.structs.replace(obj.metadata, resource_version=str(next(self._versions)))
         stored = msgspec.structs.replace(obj, metadata=about)
         self._objects[kind][about.key] = stored
+        return stored
+
+    def _store_patched[T: Any](self, kind: str, obj: T) -> T:
+        """The object afterwards, which is gone where it was deleted and has no finalizer any more."""
+        if obj.metadata.deletion_timestamp is not None and not obj.metadata.finalizers:
+            self.remove(kind, obj.metadata.key)
+            return obj
+        stored: T = self._store(kind, obj)
         return stored
 
     def _current(self, kind: str, metadata: ObjectMeta, *, versioned: bool) -> Any:

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.errors import Conflict
+from spotwright.errors import InvalidRequest
 from spotwright.model import resources
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.taints import Taint
 
 # Status fields on the wire → fields of the model, and how their value is read.
 _STATUS: Final[Mapping[str, str]] = {
@@ -28,7 +29,9 @@ _AMOUNTS: Final = frozenset({"capacity", "allocatable", "resources"})
 
 
 def merge_metadata(metadata: ObjectMeta, change: Mapping[str, Any]) -> ObjectMeta:
-    """Maps are merged (None takes a key out), lists replaced."""
+    """Maps are merged (None takes a key out), lists replaced. Raises InvalidRequest where an object that is being
+    deleted would get a further finalizer.
+    """
     fields: dict[str, Any] = {}
     for name in ("labels", "annotations"):
         if name in change:
@@ -36,6 +39,8 @@ def merge_metadata(metadata: ObjectMeta, change: Mapping[str, Any]) -> ObjectMet
             fields[name] = {key: value for key, value in after.items() if value is not None}
     if "finalizers" in change:
         fields["finalizers"] = tuple(change["finalizers"] or ())
+        if metadata.deletion_timestamp is not None and not set(fields["finalizers"]) <= set(metadata.finalizers):
+            raise InvalidRequest(f"{metadata.name} is being deleted and gets no further finalizers", code="Invalid")
     if "ownerReferences" in change:
         fields["owner_references"] = tuple(
             OwnerReference(owner["kind"], owner["name"], owner["uid"], owner["apiVersion"])
@@ -44,24 +49,59 @@ def merge_metadata(metadata: ObjectMeta, change: Mapping[str, Any]) -> ObjectMet
     return msgspec.structs.replace(metadata, **fields)
 
 
-def patch_list[T](before: Sequence[T], after: Sequence[T], current: Sequence[T]) -> tuple[T, ...]:
-    """``current`` with the changes from ``before`` to ``after``.
-
-    Raises Conflict where it does not begin with ``before``, or has what is new already.
+def patch_node_metadata(before: ObjectMeta, change: Mapping[str, Any], current: ObjectMeta) -> ObjectMeta:
+    """``current`` with a change of what was read ``before``, as a JSON patch says it. Raises InvalidRequest where what
+    is to change is not as it was read.
     """
+    about: dict[str, Any] = {}
+    for name, value in change.items():
+        if name == "finalizers":
+            if before.finalizers != current.finalizers:
+                raise InvalidRequest("it has other finalizers", code="Invalid")
+            about[name] = value
+        elif name == "ownerReferences":
+            about[name] = _patch_owners(before, value, current)
+        else:
+            about[name] = _patch_map(getattr(before, name), value, getattr(current, name))
+    return merge_metadata(current, about)
+
+
+def _patch_map(
+    before: Mapping[str, str], change: Mapping[str, str | None], current: Mapping[str, str]
+) -> dict[str, str | None]:
+    """What of ``change`` is written. The first key makes the map, which must not be there; all others are added to the
+    map, which must be; and a key that is gone cannot be removed.
+    """
+    written = {key: value for key, value in change.items() if value != before.get(key)}
+    has_new = any(value is not None for value in written.values())
+    if has_new and bool(before) != bool(current):
+        raise InvalidRequest("it has its first key by now, or has lost its last one", code="Invalid")
+    if any(value is None and key not in current for key, value in written.items()):
+        raise InvalidRequest("it has lost a key that is to be removed", code="Invalid")
+    return written
+
+
+def patch_taints(before: Sequence[Taint], after: Sequence[Taint], current: Sequence[Taint]) -> tuple[Taint, ...]:
+    """``current`` with the changes from ``before`` to ``after``. Raises InvalidRequest where it does not begin with
+    ``before``, and for two taints of one key and effect.
+    """
+    patched = _patch_list(before, after, current)
+    if len({(taint.key, taint.effect) for taint in patched}) < len(patched):
+        raise InvalidRequest("taints must be unique by key and effect", code="Invalid")
+    return patched
+
+
+def _patch_list[T](before: Sequence[T], after: Sequence[T], current: Sequence[T]) -> tuple[T, ...]:
     gone = {index for index, value in enumerate(before) if value not in after}
     new = [value for value in after if value not in before]
     if not gone and not new:
         return tuple(current)
     if list(current[: len(before)]) != list(before) or (current and not before):
-        raise Conflict("it is not as it was read", code="Conflict")
-    kept = [value for index, value in enumerate(current) if index not in gone]
-    if any(value in kept for value in new):
-        raise Conflict("it has that already", code="Conflict")
-    return (*kept, *new)
+        raise InvalidRequest("it is not as it was read", code="Invalid")
+    return (*(value for index, value in enumerate(current) if index not in gone), *new)
 
 
-def patch_owners(
+def _patch_owners(
     before: ObjectMeta, after: Sequence[Mapping[str, Any]], current: ObjectMeta
 ) -> list[Mapping[str, Any]]:
     """The same of ownerReferences, which are told by uid."""
@@ -69,7 +109,7 @@ def patch_owners(
         owner.uid: {"kind": owner.kind, "name": owner.name, "uid": owner.uid, "apiVersion": owner.api_version}
         for owner in current.owner_references
     }
-    uids = patch_list(
+    uids = _patch_list(
         [owner.uid for owner in before.owner_references],
         [owner["uid"] for owner in after],
         [owner.uid for owner in current.owner_references],

@@ -236,7 +236,9 @@ class KubernetesCluster:
         except InvalidRequest as refused:
             # A taint, an owner or a finalizer is not what it was.
             current = self.node(node.name)
-            if current is None or current.metadata.resource_version == node.metadata.resource_version:
+            if current is None:
+                raise NotFound(f"nodes {node.name} is gone: {refused}", code="NotFound") from refused
+            if current.metadata.resource_version == node.metadata.resource_version:
                 raise
             raise Conflict(f"nodes {node.name} has changed: {refused}", code="Conflict") from refused
 

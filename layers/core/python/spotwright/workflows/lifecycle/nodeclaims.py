@@ -108,9 +108,10 @@ def step_nodeclaim(
         return
     progressed = _last_progress(claim) if ticks else None
     age = float("inf") if progressed is None else (now - progressed).total_seconds()
-    if abs(age) < NODE_TICK_SECONDS - 1 and is_forwarder_alive(ports.state, now=now):
-        # The node rings for what comes next. A time of the future says nothing of now.
-        ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(NODE_TICK_SECONDS - max(age, 0)))
+    # A time of the future says nothing of now.
+    if 0 <= age < NODE_TICK_SECONDS and is_forwarder_alive(ports.state, now=now):
+        # The node rings for what comes next.
+        ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(NODE_TICK_SECONDS - age))
         return
     if ticks and _is_settled(ports, claim):
         return
@@ -130,7 +131,7 @@ def _is_settled(ports: LifecyclePorts, claim: NodeClaim) -> bool:
 
 def _last_progress(claim: NodeClaim) -> datetime | None:
     """When a claim with a node that is not ready yet got on; None = it is not there, or further."""
-    is_live = claim.is_managed and claim.metadata.deletion_timestamp is None
+    is_live = claim.metadata.deletion_timestamp is None
     if not is_live or not claim.is_condition_true("Registered") or claim.is_condition_true("Initialized"):
         return None
     return max(filter(None, (found.last_transition_time for found in claim.conditions)), default=None)

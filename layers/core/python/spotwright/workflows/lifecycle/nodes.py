@@ -57,7 +57,7 @@ def _has_owner(ports: LifecyclePorts, node: Node) -> bool:
     """Whether the NodeClaim that the Node was registered with exists: it may state the provider id of another instance,
     and goes with its own claim, not with that instance.
     """
-    owners = {owner.uid: owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim"}
+    owners = {owner.uid: owner.name for owner in node.metadata.owner_references}
     claims = claims_by_name(ports, owners.values())
     return any(claim.metadata.uid in owners for claim in claims.values())
 

@@ -1,10 +1,11 @@
 """Instances are named after their node and claim, at the pace that EC2 allows; nothing else waits for it."""
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from spotwright.errors import Throttled
+from spotwright.errors import ApiError, OutOfTime, Throttled
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -24,8 +25,20 @@ def tag_instance(
     ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime
 ) -> tuple[Mapping[str, str], float | None]:
     """Once for each claim, only tags that the instance lacks. The annotations that say so, which are still to be
-    written on the claim, and seconds until the next attempt; None = done.
+    written on the claim, and seconds until the next attempt; None = done, infinite = at the next step.
+
+    A failure is logged, and the rest of the step goes on. Raises OutOfTime.
     """
+    try:
+        return _tag(ports, claim, node, now)
+    except OutOfTime:
+        raise
+    except ApiError as failure:
+        log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=str(failure))
+        return {}, math.inf
+
+
+def _tag(ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime) -> tuple[Mapping[str, str], float | None]:
     if TAGGED.items() <= claim.metadata.annotations.items() or not node:
         return {}, None
     if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
