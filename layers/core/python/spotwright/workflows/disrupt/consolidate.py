@@ -28,7 +28,6 @@ from spotwright.workflows.disrupt.inputs import (
 )
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -101,7 +100,6 @@ def validate_consolidation(
             there = [claim.name for claim in snapshot.nodeclaims]
             record_rejections(ports, row, dict.fromkeys(there, obstacle), now=now)
         return DisruptResult(obstacle)
-    snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     catalog = ports.catalogs.read(snapshot.catalog_key)
     locked = locked_claims(ports, snapshot, but=row.id)
     limit = read_eviction_limit(ports, snapshot, but=row.id)

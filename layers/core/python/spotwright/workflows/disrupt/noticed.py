@@ -15,7 +15,6 @@ from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
 from spotwright.workflows.disrupt.inputs import DisruptResult, admit, buying, gather_and_plan, locked_claims
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -132,7 +131,6 @@ def _commit(
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
     if obstacle := obstacle or buying(plan):
         return DisruptResult(obstacle)
-    snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     locked = locked_claims(ports, snapshot)
     found = find(snapshot, plan, locked)
     if found.snapshot is None:
