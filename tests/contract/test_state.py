@@ -28,7 +28,7 @@ from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
 from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
-from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, sort_key
+from spotwright.workflows.ports.rows import CommandRow, CommitPause, LaunchRow, NominationRow, NoticeRow, sort_key
 from spotwright.workflows.ports.state import LISTED_EVALUATIONS, ROWS_TOGETHER, StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
@@ -162,6 +162,15 @@ def test_the_pause_after_a_plan_is_of_the_last_requests_that_were_served(state: 
     assert (state.cluster().plans_pause_until, state.cluster().plans_pause_digest) == (4_000, "of the plan")
     state.mark_served(3)
     assert (state.cluster().plans_pause_until, state.cluster().plans_pause_digest) == (0, "")
+
+
+def test_the_pauses_of_commits_are_those_of_the_last_write(state: StatePort) -> None:
+    assert state.cluster().commit_pauses == ()
+    pauses = (CommitPause("Drifted", "of the nodes", 4_000), CommitPause("Underutilized", "of others", 9_000))
+    state.pause_commits(pauses)
+    assert state.cluster().commit_pauses == pauses
+    state.pause_commits(pauses[:1])
+    assert state.cluster().commit_pauses == pauses[:1]
 
 
 def test_what_is_launched_is_counted_by_the_commit_that_becomes_true(state: StatePort) -> None:

@@ -23,6 +23,7 @@ from spotwright.workflows.ports.rows import (
     FINAL_PHASES,
     ClusterRow,
     CommandRow,
+    CommitPause,
     LaunchRow,
     NominationRow,
     NoticeRow,
@@ -85,6 +86,10 @@ class FakeState:
                     plans_pause_until=pause_until,
                     plans_pause_digest=pause_digest,
                 )
+
+    def pause_commits(self, pauses: tuple[CommitPause, ...]) -> None:
+        with self._effects.record("state", "pause_commits"):
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, commit_pauses=pauses)
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         with suppress(Conflict), self._effects.record("state", "begin_planning", work):

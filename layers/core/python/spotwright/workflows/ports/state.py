@@ -10,7 +10,15 @@ from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import LaunchedInMinute
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports.rows import (
+    ClusterRow,
+    CommandRow,
+    CommitPause,
+    LaunchRow,
+    NominationRow,
+    NoticeRow,
+    Row,
+)
 
 # Of a transaction:
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
@@ -35,6 +43,10 @@ class StatePort(Protocol):
 
         ``pause_until`` and ``pause_digest``: what the row says from now on of the pause of plans, 0 = there is none.
         """
+        ...
+
+    def pause_commits(self, pauses: tuple[CommitPause, ...]) -> None:
+        """The ``commit_pauses`` from now on."""
         ...
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
