@@ -30,7 +30,7 @@ from spotwright.workflows.ports.rows import (
     Row,
     sort_key,
 )
-from spotwright.workflows.ports.state import LISTED_EVALUATIONS, ROWS_TOGETHER, WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, ROWS_TOGETHER, WRONG_CLOCK_MS
 
 # DynamoDB's limit for an item, names of attributes included.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
@@ -121,6 +121,8 @@ class FakeState:
         self.planners[work] = until
         if work == "provision":
             self.cluster_row = msgspec.structs.replace(self.cluster_row, planner_until=until)
+        if work == FAILED_PLANS:
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, failed_plans_pause_until=until)
         if work == LISTED_EVALUATIONS:
             self.cluster_row = msgspec.structs.replace(self.cluster_row, evaluations_pause_until=until)
 

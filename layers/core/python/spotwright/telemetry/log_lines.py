@@ -77,6 +77,13 @@ LISTED_CLUSTER: Final = LogLine(
     remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
 )
 
+LEFT_PLAN: Final = LogLine(
+    _INFO, "left a plan for later", ("cluster", "reason"),
+    when="A plan for pods would list the whole cluster, and the last plan that did failed, less than four times as long"
+    " ago as it took (two minutes at most).",
+    remedy="Look why the API server does not answer in time, and why the forwarder's state is not used, as"
+    " `listed cluster` says: with it nothing is listed.",
+)
 LEFT_EVALUATION: Final = LogLine(
     _INFO, "left an evaluation of disruption for later", ("cluster", "reason"),
     when="There is no cluster state that an evaluation may use, so that it would list the whole cluster, and pods are"

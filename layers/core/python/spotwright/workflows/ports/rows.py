@@ -181,7 +181,8 @@ class ClusterRow(msgspec.Struct, frozen=True):
     ``plans_pause_until``: epoch milliseconds before which the sweep rings for no plan while what it sees has the digest
     ``plans_pause_digest``, since the last plan decided nothing; 0 = there is no pause. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
-    ``commit_pauses``: one for each reason for which nodes were to be disrupted.
+    ``failed_plans_pause_until``: epoch milliseconds before which no plan for pods lists the cluster, since the last one
+    that did failed; 0 = there is no pause. ``commit_pauses``: one for each reason for which nodes were to be disrupted.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
 
@@ -198,6 +199,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     evaluations_pause_until: int = 0
     plans_pause_until: int = 0
     plans_pause_digest: str = ""
+    failed_plans_pause_until: int = 0
     commit_pauses: tuple[CommitPause, ...] = ()
     launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1

@@ -10,7 +10,7 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow, CommitPause
-from spotwright.workflows.ports.state import LISTED_EVALUATIONS, WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, WRONG_CLOCK_MS
 
 # The row that says who else provisions nodes in the cluster.
 _PROVISIONER: Final = "provisioner"
@@ -39,6 +39,7 @@ class ClusterItem:
             other_provisioner=text_attribute(rows.get(_PROVISIONER, {}), "running"),
             planner_until=number_attribute(item, _end("provision")),
             evaluations_pause_until=number_attribute(item, _end(LISTED_EVALUATIONS)),
+            failed_plans_pause_until=number_attribute(item, _end(FAILED_PLANS)),
             plans_pause_until=number_attribute(item, "plans_pause_until"),
             plans_pause_digest=text_attribute(item, "plans_pause_digest"),
             commit_pauses=msgspec.json.decode(
