@@ -28,8 +28,8 @@ from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
 from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
-from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, sort_key
-from spotwright.workflows.ports.state import LISTED_EVALUATIONS, ROWS_TOGETHER, StatePort
+from spotwright.workflows.ports.rows import CommandRow, CommitPause, LaunchRow, NominationRow, NoticeRow, sort_key
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, ROWS_TOGETHER, StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
 
@@ -164,6 +164,15 @@ def test_the_pause_after_a_plan_is_of_the_last_requests_that_were_served(state: 
     assert (state.cluster().plans_pause_until, state.cluster().plans_pause_digest) == (0, "")
 
 
+def test_the_pauses_of_commits_are_those_of_the_last_write(state: StatePort) -> None:
+    assert state.cluster().commit_pauses == ()
+    pauses = (CommitPause("Drifted", "of the nodes", 4_000), CommitPause("Underutilized", "of others", 9_000))
+    state.pause_commits(pauses)
+    assert state.cluster().commit_pauses == pauses
+    state.pause_commits(pauses[:1])
+    assert state.cluster().commit_pauses == pauses[:1]
+
+
 def test_what_is_launched_is_counted_by_the_commit_that_becomes_true(state: StatePort) -> None:
     minutes = (LaunchedInMinute(100, 1, 2, 3), LaunchedInMinute(101, 4, 5, 6))
     state.commit(expected_version=0, key="k1", launched=minutes)
@@ -201,6 +210,13 @@ def test_the_pause_of_evaluations_that_list_is_in_the_cluster_s_row(state: State
     assert state.cluster().evaluations_pause_until == 4_000
     assert state.end_planning(LISTED_EVALUATIONS, until=4_000)
     assert state.cluster().evaluations_pause_until == 0
+
+
+def test_the_pause_after_a_plan_that_failed_is_in_the_cluster_s_row(state: StatePort) -> None:
+    assert state.cluster().failed_plans_pause_until == 0
+    assert state.begin_planning(FAILED_PLANS, now=1_000, until=4_000)
+    assert state.cluster().failed_plans_pause_until == 4_000
+    assert state.cluster().planner_until == 0
 
 
 @pytest.mark.parametrize("work", ["claim evaluations", "a-b.c", "set", "1"])

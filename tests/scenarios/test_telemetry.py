@@ -73,6 +73,7 @@ SCENARIOS = {
         "without_the_table_the_message_returns_and_nothing_is_bought",
     ),
     "functions/test_outages.py": ("the_same_event_again_changes_no_row_and_no_node",),
+    "scenarios/lifecycle/provisioning/test_failed_plans.py": ("requests_of_a_pause_are_rung_for_once_at_its_end",),
     "functions/test_provision.py": (
         "a_node_that_cannot_be_read_has_an_event_that_names_the_field",
         "the_handler_says_and_counts_which_nodes_a_ceiling_holds_back",

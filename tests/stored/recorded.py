@@ -37,7 +37,15 @@ FULL: Final = "full-cluster"
 YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
     "launch": {"requests": {}, "commands": {}},
     "offering": {"subnet": None, "interrupted": [], "rebalanced": []},
-    "command": {"own_replacements": 0, "awaited": [], "rollout": "", "evictions": 0, "failed": 0, "moves": []},
+    "command": {
+        "own_replacements": 0,
+        "awaited": [],
+        "rollout": "",
+        "evictions": 0,
+        "failed": 0,
+        "moves": [],
+        "digest": "",
+    },
     "nomination": {"launch": "", "moving": {}},
     "notice": {"ended": False, "events": [], "warning": ""},
 }

@@ -14,7 +14,15 @@ from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
 from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, OfferingHistory, Settings, Snapshot
 from spotwright.scheduling.plan import Cause, HeldBackNodes, NewNode, Plan, ResourceUsage, UnplacedPod
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, ProposedMove
+from spotwright.workflows.ports.rows import (
+    ClusterRow,
+    CommandRow,
+    CommitPause,
+    LaunchRow,
+    NominationRow,
+    NoticeRow,
+    ProposedMove,
+)
 from tests.stored.fields import Field, find_stated, list_fields
 from tests.stored.recorded import (
     is_region,
@@ -94,6 +102,12 @@ NOT_STATED: dict[Field, str] = {
     (ClusterRow, "evaluations_pause_until"): YOUNGER,
     (ClusterRow, "plans_pause_until"): YOUNGER,
     (ClusterRow, "plans_pause_digest"): YOUNGER,
+    (ClusterRow, "failed_plans_pause_until"): YOUNGER,
+    (ClusterRow, "commit_pauses"): YOUNGER,
+    (CommitPause, "reason"): YOUNGER,
+    (CommitPause, "digest"): YOUNGER,
+    (CommitPause, "until"): YOUNGER,
+    (CommandRow, "digest"): YOUNGER,
     (ClusterRow, "launched"): YOUNGER,
     (ClusterRow, "other_provisioner"): YOUNGER,
     (HeldBackNodes, "node_pool"): YOUNGER,

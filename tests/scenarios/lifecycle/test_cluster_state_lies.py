@@ -373,7 +373,7 @@ def validated(world: World, meanwhile: Callable[[World], None] = nothing) -> tup
     world.state.heartbeat_at = world.clock.milliseconds()
     world.cluster_state.take()
     before = world.effects.reads.copy()
-    committed = validate(world, world.state.commands()[0].id, now=world.clock.now()).committed
+    committed = validate(world, world.state.commands()[0].id, clock=world.clock.now).committed
     read = world.effects.reads - before
     return committed, {action for action in ("pods", "nodes", "nodeclaims") if read["cluster", action]}
 

@@ -305,7 +305,7 @@ def test_of_two_nodes_of_which_the_breaker_admits_one_the_other_is_rejected(worl
     names = {claim.name for claim in two_proposed(world)}
     (proposal,) = commands(world)
     leave_one_to_the_breaker(world)
-    result = validate(world.ports, proposal.id, now=world.clock.now() + timedelta(seconds=16))
+    result = validate(world.ports, proposal.id, clock=lambda: world.clock.now() + timedelta(seconds=16))
     told = {event.name: event.reason for event in world.cluster.events if event.reason in CONSOLIDATION[1:]}
     (goes,) = result.committed
     (kept,) = names - {goes}
@@ -319,7 +319,7 @@ def test_each_node_of_a_proposal_has_its_own_reason(world: World, monkeypatch: p
     leave_one_to_the_breaker(world)
     has_time = iter((True, False))
     monkeypatch.setattr(consolidate, "_has_time", lambda _: next(has_time))
-    validate(world.ports, proposal.id, now=world.clock.now() + timedelta(seconds=16))
+    validate(world.ports, proposal.id, clock=lambda: world.clock.now() + timedelta(seconds=16))
     (row,) = commands(world)
     assert (row.phase, row.moves) == ("aborted", ())
     told = [event.message for event in world.cluster.events if event.reason == "ConsolidationRejected"]
@@ -334,7 +334,7 @@ def test_a_proposal_that_another_validation_ended_is_not_told_again(too_large: W
     (proposal,) = commands(too_large)
     too_large.state.cluster_row = msgspec.structs.replace(too_large.state.cluster_row, disruption_paused=True)
     too_large.effects.inject(Fault("state", "save", Conflict("another was first"), times=1))
-    validate(too_large.ports, proposal.id, now=too_large.clock.now() + timedelta(seconds=16))
+    validate(too_large.ports, proposal.id, clock=lambda: too_large.clock.now() + timedelta(seconds=16))
     assert rejections(too_large, claim) == []
 
 

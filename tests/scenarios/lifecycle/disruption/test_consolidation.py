@@ -290,7 +290,7 @@ def test_what_happens_within_the_fifteen_seconds_counts_and_is_told(
     (row,) = [row for row in commands(world) if row.phase == "proposed"]
     happen(world)
     later = datetime.fromtimestamp(row.created / 1000, UTC) + timedelta(seconds=16)
-    result = validate(world.ports, row.id, now=later)
+    result = validate(world.ports, row.id, clock=lambda: later)
     assert result.committed == ()
     assert not world.state.cluster_row.pending_decisions
     assert [found.phase for found in commands(world) if found.id == row.id] == ["aborted"]
@@ -400,8 +400,8 @@ def test_a_doorbell_that_comes_twice_does_not_give_up_what_was_committed(world: 
     assert world.run(120, until=lambda: any(row.reason == consolidation.REASON for row in commands(world)))
     (proposal,) = (row.id for row in commands(world) if row.reason == consolidation.REASON)
     later = world.clock.now() + timedelta(seconds=16)
-    assert validate(world.ports, proposal, now=later).committed
-    validate(world.ports, proposal, now=later + timedelta(seconds=1))
+    assert validate(world.ports, proposal, clock=lambda: later).committed
+    validate(world.ports, proposal, clock=lambda: later + timedelta(seconds=1))
     assert disruptions(world)["Underutilized"] == ["proposed"]
     assert messages(world, "ConsolidationRejected") == []
     assert world.run(300, until=lambda: types(world) == {"c5.large": 1})
@@ -420,7 +420,7 @@ def test_a_proposal_that_is_committed_while_another_worker_gives_it_up_is_carrie
 
     def commit_before(row: CommandRow) -> CommandRow:
         monkeypatch.undo()
-        assert validate(world.ports, proposal.id, now=later).committed
+        assert validate(world.ports, proposal.id, clock=lambda: later).committed
         return save(row)
 
     monkeypatch.setattr(world.state, "save", commit_before)

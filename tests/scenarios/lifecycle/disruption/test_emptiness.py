@@ -150,7 +150,7 @@ def test_a_pod_that_binds_after_the_commit_saves_its_node(world: World) -> None:
     assert world.run(120, until=lambda: bool(world.state.commands()))
     world.clock.advance(15)
     world.state.heartbeat_at = world.clock.milliseconds()
-    committed = validate(world, world.state.commands()[0].id, now=world.clock.now())
+    committed = validate(world, world.state.commands()[0].id, clock=world.clock.now)
     assert committed.committed == (claim.name,)
     world.cluster.put(
         "pods", msgspec.structs.replace(ONE_EACH, node_name=claim.node_name, phase="Running", is_ready=True)
@@ -323,7 +323,7 @@ def test_outdated_timers_are_rung_for_once_a_minute(world: World) -> None:
     for seconds in (0, 5, 49, 50):
         world.clock.advance(seconds - (world.clock.now() - began).total_seconds())
         world.doorbells.messages.clear()
-        evaluate(world.ports, gather=gather, now=world.clock.now())
+        evaluate(world.ports, gather=gather, clock=world.clock.now)
         rung.append(len(world.doorbells.messages_of("lifecycle", "claim")))
     assert rung == [3, 0, 0, 3]
 

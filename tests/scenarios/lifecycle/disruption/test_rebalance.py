@@ -426,7 +426,7 @@ def test_what_is_committed_counts_in_the_rate_before_lifecycle_has_acted_on_it()
     world.run(30)
     assert {row.phase for row in world.state.notices()} == {RECOMMENDED}
     world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, disruption_paused=False)
-    committed = [evaluate(world.ports, gather=gather_live, now=world.clock.now()).committed for _ in range(2)]
+    committed = [evaluate(world.ports, gather=gather_live, clock=world.clock.now).committed for _ in range(2)]
     assert [len(names) for names in committed] == [rebalance.nodes_per_hour(4), 0]
 
 

@@ -13,7 +13,8 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.disrupt.workflow import EVALUATE_AGAIN_SECONDS, LONGEST_PAUSE_SECONDS, disrupt
+from spotwright.workflows.disrupt.pauses import LONGEST_PAUSE_SECONDS
+from spotwright.workflows.disrupt.workflow import EVALUATE_AGAIN_SECONDS, disrupt
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import RETRY_SECONDS, provision
 from spotwright.workflows.sweep.poll import poll

@@ -207,7 +207,7 @@ def test_what_a_ceiling_holds_back_is_tried_without_a_pause(large: World, lists:
     assert not large.state.cluster().plans_pause_until
 
 
-def test_a_plan_that_fails_has_no_pause(large: World, lists: list[float]) -> None:
+def test_a_plan_whose_list_is_refused_at_once_has_no_pause(large: World) -> None:
     large.effects.inject(Fault("cluster", "pods", Unavailable("no answer")))
     with pytest.raises(Unavailable):
         provision(large.ports, clock=large.clock.now)

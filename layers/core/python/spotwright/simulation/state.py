@@ -23,13 +23,14 @@ from spotwright.workflows.ports.rows import (
     FINAL_PHASES,
     ClusterRow,
     CommandRow,
+    CommitPause,
     LaunchRow,
     NominationRow,
     NoticeRow,
     Row,
     sort_key,
 )
-from spotwright.workflows.ports.state import LISTED_EVALUATIONS, ROWS_TOGETHER, WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, ROWS_TOGETHER, WRONG_CLOCK_MS
 
 # DynamoDB's limit for an item, names of attributes included.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
@@ -86,6 +87,10 @@ class FakeState:
                     plans_pause_digest=pause_digest,
                 )
 
+    def pause_commits(self, pauses: tuple[CommitPause, ...]) -> None:
+        with self._effects.record("state", "pause_commits"):
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, commit_pauses=pauses)
+
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         with suppress(Conflict), self._effects.record("state", "begin_planning", work):
             if now < self.planners.get(work, 0) <= until + WRONG_CLOCK_MS:
@@ -116,6 +121,8 @@ class FakeState:
         self.planners[work] = until
         if work == "provision":
             self.cluster_row = msgspec.structs.replace(self.cluster_row, planner_until=until)
+        if work == FAILED_PLANS:
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, failed_plans_pause_until=until)
         if work == LISTED_EVALUATIONS:
             self.cluster_row = msgspec.structs.replace(self.cluster_row, evaluations_pause_until=until)
 

@@ -77,13 +77,21 @@ LISTED_CLUSTER: Final = LogLine(
     remedy="Nothing in a small cluster. In a large one, look whether the forwarder runs and what it logs.",
 )
 
+LEFT_PLAN: Final = LogLine(
+    _INFO, "left a plan for later", ("cluster", "reason"),
+    when="A plan for pods would list the whole cluster, and the last plan that did failed, less than four times as long"
+    " ago as it took (two minutes at most).",
+    remedy="Look why the API server does not answer in time, and why the forwarder's state is not used, as"
+    " `listed cluster` says: with it nothing is listed.",
+)
 LEFT_EVALUATION: Final = LogLine(
     _INFO, "left an evaluation of disruption for later", ("cluster", "reason"),
     when="There is no cluster state that an evaluation may use, so that it would list the whole cluster, and pods are"
     " planned for just then, or the last such evaluation ended less than twenty times as long ago as it took (five"
-    " minutes at most), or began less than five minutes ago and was cut off.",
-    remedy="Look whether the forwarder runs and what it logs: with its state nothing is listed. Why that is not used,"
-    " `listed cluster` says.",
+    " minutes at most), or began less than five minutes ago and was cut off. Or the cluster was listed as recently to"
+    " disrupt the same nodes, of which nothing has changed since, and they stayed.",
+    remedy="Look whether the forwarder runs and what it logs: with its state nothing is listed but before a commit. Why"
+    " that is not used, `listed cluster` says. Why nodes stayed, `evaluated disruption` and events on them say.",
 )
 
 # lifecycle: launching

@@ -1,6 +1,6 @@
 """Consolidation: moves that are worth it are proposed, and after fifteen seconds judged again on the live cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -26,9 +26,9 @@ from spotwright.workflows.disrupt.inputs import (
     gather_and_plan,
     locked_claims,
 )
+from spotwright.workflows.disrupt.pauses import digest_of_candidates, is_pausing, pausing
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -66,6 +66,9 @@ def propose_consolidation(
     candidates = tuple(sorted(name for move in found.moves for name in move.candidates))
     if not candidates:
         return DisruptResult(details=_reasons(found)), found
+    digest = digest_of_candidates(snapshot, candidates)
+    if is_pausing(ports, consolidation.REASON, digest, now=snapshot.now):
+        return DisruptResult(), found
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in candidates}
     row = CommandRow(
         id=derived_id(snapshot.cluster, consolidation.REASON, snapshot.now.isoformat(), *sorted(uids.values())),
@@ -78,6 +81,7 @@ def propose_consolidation(
         moves=tuple(
             ProposedMove(move.candidates, _describe_change(move), move.saving_picousd_per_hour) for move in found.moves
         ),
+        digest=digest,
         phase="proposed",
         created=epoch_ms(snapshot.now),
     )
@@ -90,9 +94,23 @@ def propose_consolidation(
 
 
 def validate_consolidation(
-    ports: ProvisionPorts, row: CommandRow, *, now: datetime, seconds_left: SecondsLeft
+    ports: ProvisionPorts, row: CommandRow, *, clock: Callable[[], datetime], seconds_left: SecondsLeft
 ) -> DisruptResult:
-    """Commit the moves of a proposal that are still legal and still worth it; abort it when none is."""
+    """Commit the moves of a proposal that are still legal and still worth it; abort it when none is.
+
+    When another invocation committed a decision meanwhile, it is validated again after a pause.
+    """
+    with pausing(ports, consolidation.REASON, row.digest, clock) as pause_now:
+        return _validate(ports, row, clock(), seconds_left, pause_now)
+
+
+def _validate(
+    ports: ProvisionPorts,
+    row: CommandRow,
+    now: datetime,
+    seconds_left: SecondsLeft,
+    pause_now: Callable[[], int],
+) -> DisruptResult:
     cluster = ports.state.cluster()
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
     obstacle = obstacle or buying(plan)
@@ -101,7 +119,6 @@ def validate_consolidation(
             there = [claim.name for claim in snapshot.nodeclaims]
             record_rejections(ports, row, dict.fromkeys(there, obstacle), now=now)
         return DisruptResult(obstacle)
-    snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     catalog = ports.catalogs.read(snapshot.catalog_key)
     locked = locked_claims(ports, snapshot, but=row.id)
     limit = read_eviction_limit(ports, snapshot, but=row.id)
@@ -115,7 +132,7 @@ def validate_consolidation(
         wanted = sum(len(move.candidates) for move in found.moves)
         admitted, breaker_open = admit(ports, snapshot, row.id, wanted)
     except Conflict:
-        ports.doorbells.ring("disrupt", [again], delay_seconds=1)
+        ports.doorbells.ring("disrupt", [again], delay_seconds=max(1, pause_now()))
         return DisruptResult()
     if admitted < wanted:
         first = _first(found.moves, chosen, admitted)
@@ -141,7 +158,7 @@ def validate_consolidation(
         launched=cluster.launched,
     )
     if decision is None:
-        ports.doorbells.ring("disrupt", [again], delay_seconds=1)
+        ports.doorbells.ring("disrupt", [again], delay_seconds=max(1, pause_now()))
         return DisruptResult()
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
     _record_approvals(ports, snapshot, found.moves, limit)

@@ -14,7 +14,6 @@ from spotwright.scheduling.plan import Plan
 from spotwright.workflows.disrupt.inputs import DisruptResult, admit, buying, gather_and_plan, locked_claims
 from spotwright.workflows.disrupt.rollouts import read_rollouts
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -55,7 +54,6 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
     if obstacle := obstacle or buying(plan):
         return DisruptResult(obstacle)
-    snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     locked = locked_claims(ports, snapshot)
     rollouts = read_rollouts(ports, snapshot, locked)
     found = find_drifted(ports, snapshot, plan, locked, rollouts, seconds_left=seconds_left)

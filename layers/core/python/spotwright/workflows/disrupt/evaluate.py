@@ -6,14 +6,15 @@ While an API does not answer, a launch is under way, there is no catalog, the br
 another provisioner runs in it, nothing is proposed, and no proposal is committed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from spotwright.decisions.decision import derived_id
-from spotwright.disruption import blockers, breaker, emptiness
+from spotwright.disruption import blockers, breaker, drift, emptiness
 from spotwright.disruption.blockers import BlockedEvent
 from spotwright.disruption.candidates import Blocked
 from spotwright.disruption.rollouts import Phase
@@ -34,6 +35,7 @@ from spotwright.workflows.disrupt.inputs import (
     locked_claims,
 )
 from spotwright.workflows.disrupt.noticed import replace_noticed
+from spotwright.workflows.disrupt.pauses import commit_after_pause, digest_of_candidates
 from spotwright.workflows.disrupt.rollouts import read_rollouts, show_held_rollouts, show_rollouts
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -55,12 +57,13 @@ EVENTS_AT_ONCE: Final = 100
 
 
 def evaluate(
-    ports: ProvisionPorts, *, gather: Gather, now: datetime, seconds_left: SecondsLeft = None
+    ports: ProvisionPorts, *, gather: Gather, clock: Callable[[], datetime], seconds_left: SecondsLeft = None
 ) -> DisruptResult:
     """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim.
 
     ``gather``: reads the cluster.
     """
+    now = clock()
     _abort_stale(ports, now)
     snapshot, plan, obstacle = gather_and_plan(ports, gather, now, seconds_left)
     _ring_stale_claims(ports, snapshot)
@@ -78,7 +81,7 @@ def evaluate(
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     candidates = empty_nodes.claims[:MAXIMUM_CANDIDATES]
     if not candidates:
-        result = _disrupt_with_pods(ports, snapshot, plan, locked, now, seconds_left)
+        result = _disrupt_with_pods(ports, snapshot, plan, locked, clock, seconds_left)
         return msgspec.structs.replace(result, emptiness=empty_nodes)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in candidates}
     row = CommandRow(
@@ -102,7 +105,7 @@ def _disrupt_with_pods(
     snapshot: Snapshot,
     plan: Plan,
     locked: frozenset[str],
-    now: datetime,
+    clock: Callable[[], datetime],
     seconds_left: SecondsLeft,
 ) -> DisruptResult:
     """Nodes of which EC2 announced something first, then drifted ones, then nodes that are worth replacing.
@@ -111,7 +114,7 @@ def _disrupt_with_pods(
     """
     if obstacle := buying(plan):
         return DisruptResult(obstacle)
-    result, noticed = replace_noticed(ports, snapshot, plan, locked, now=now, seconds_left=seconds_left)
+    result, noticed = replace_noticed(ports, snapshot, plan, locked, clock=clock, seconds_left=seconds_left)
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, noticed, events.DISRUPTION_BLOCKED))
     if result.committed:
         return result
@@ -122,7 +125,9 @@ def _disrupt_with_pods(
     drifted = find_drifted(ports, snapshot, plan, locked, rollouts, seconds_left=seconds_left)
     _record_obstacles(ports, snapshot, _blocked_events(snapshot, drifted.blocked, events.DISRUPTION_BLOCKED))
     if drifted.candidates:
-        result = commit_drift(ports, now=now, seconds_left=seconds_left)
+        digest = digest_of_candidates(snapshot, {candidate.name for candidate in drifted.candidates})
+        commit = partial(commit_drift, ports, now=snapshot.now, seconds_left=seconds_left)
+        result = commit_after_pause(ports, drift.REASON, digest, commit, clock)
         if result.committed or result.obstacle:
             return result
     result, found = propose_consolidation(ports, snapshot, plan, locked=locked, seconds_left=seconds_left)

@@ -15,6 +15,7 @@ from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import time_budget
+from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import instances_going
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -49,7 +50,11 @@ class Gather(Protocol):
 def gather_and_plan(
     ports: ProvisionPorts, gather: Gather, now: datetime, seconds_left: SecondsLeft
 ) -> tuple[Snapshot, Plan, str]:
-    """What ``gather`` reads, where pending pods would go, and why nothing may be disrupted."""
+    """What ``gather`` reads, where pending pods would go, and why nothing may be disrupted.
+
+    Replacements are held to the ceilings of launches, where they are proposed as well as where they are committed: what
+    a ceiling holds back is not read live. Pods come first, whose plan is asked for without ceilings.
+    """
     state = ports.state.cluster()
     snapshot = _without_empty_nodes_going(ports, state, gather(ports, state, now=now))
     if state.disruption_held_by:
@@ -67,7 +72,8 @@ def gather_and_plan(
     fitted, left_out = time_budget.fit(snapshot, seconds_left)
     if left_out:
         return snapshot, Plan(), f"time ran out before {left_out} of the pending pods were placed"
-    return fitted, decide(fitted, ports.catalogs.read(fitted.catalog_key)), ""
+    plan = decide(fitted, ports.catalogs.read(fitted.catalog_key))
+    return with_launch_bounds(fitted, state, ports.state), plan, ""
 
 
 def _without_empty_nodes_going(ports: ProvisionPorts, state: ClusterRow, snapshot: Snapshot) -> Snapshot:

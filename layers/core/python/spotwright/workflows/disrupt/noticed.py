@@ -14,8 +14,8 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
 from spotwright.workflows.disrupt.inputs import DisruptResult, admit, buying, gather_and_plan, locked_claims
+from spotwright.workflows.disrupt.pauses import commit_after_pause, digest_of_candidates
 from spotwright.workflows.planning.commit import commit_plan
-from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
@@ -37,7 +37,7 @@ def replace_noticed(
     plan: Plan,
     locked: frozenset[str],
     *,
-    now: datetime,
+    clock: Callable[[], datetime],
     seconds_left: SecondsLeft,
 ) -> tuple[DisruptResult, tuple[Blocked, ...]]:
     """Replace what may be replaced now, for what EC2 has scheduled first; and why other nodes with a notice stay."""
@@ -51,7 +51,9 @@ def replace_noticed(
         found = find(ports, snapshot, plan, locked)
         blocked += found.blocked
         if found.candidates:
-            result = _commit(ports, reason, partial(find, ports), now=now, seconds_left=seconds_left)
+            digest = digest_of_candidates(snapshot, {candidate.name for candidate in found.candidates})
+            commit = partial(_commit, ports, reason, partial(find, ports), now=snapshot.now, seconds_left=seconds_left)
+            result = commit_after_pause(ports, reason, digest, commit, clock)
         if result.committed:
             break
     return result, tuple(blocked)
@@ -132,7 +134,6 @@ def _commit(
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
     if obstacle := obstacle or buying(plan):
         return DisruptResult(obstacle)
-    snapshot = with_launch_bounds(snapshot, cluster, ports.state)
     locked = locked_claims(ports, snapshot)
     found = find(snapshot, plan, locked)
     if found.snapshot is None:

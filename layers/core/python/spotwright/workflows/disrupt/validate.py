@@ -3,6 +3,7 @@
 What is said to be empty is read by name. Where the rest of the cluster matters to it, everything is listed.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
@@ -30,12 +31,14 @@ from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 
-def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
+def validate(
+    ports: ProvisionPorts, proposal: str, *, clock: Callable[[], datetime], seconds_left: SecondsLeft = None
+) -> DisruptResult:
     """Commit the nodes of a proposal that are still empty; abort it when none is.
 
     When another invocation committed a decision meanwhile, the proposal is validated again a second later.
     """
-    row = ports.state.command(proposal)
+    row, now = ports.state.command(proposal), clock()
     if row is None or row.phase != "proposed":
         return DisruptResult()
     early = row.created + VALIDATION_SECONDS * 1000 - epoch_ms(now)
@@ -43,7 +46,7 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=-(-early // 1000))
         return DisruptResult()
     if row.reason == consolidation.REASON:
-        return validate_consolidation(ports, row, now=now, seconds_left=seconds_left)
+        return validate_consolidation(ports, row, clock=clock, seconds_left=seconds_left)
     version = ports.state.cluster().version
     snapshot, plan, obstacle = _gather(ports, row, now, seconds_left)
     locked = locked_claims(ports, snapshot, but=proposal)

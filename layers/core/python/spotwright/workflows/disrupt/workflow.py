@@ -12,6 +12,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.inputs import DisruptResult
+from spotwright.workflows.disrupt.pauses import LONGEST_PAUSE_SECONDS, milliseconds_left, pause_seconds
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning import planner_at_work
 from spotwright.workflows.planning.snapshot import BeforeList, NotListedError, gather, gather_with_claims
@@ -19,7 +20,7 @@ from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
 from spotwright.workflows.ports.rows import epoch_ms
-from spotwright.workflows.ports.state import LISTED_EVALUATIONS, WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import LISTED_EVALUATIONS
 
 log: Final = logging.getLogger("spotwright.disruption")
 
@@ -30,12 +31,6 @@ STEP_SECONDS: Final = 20
 VALIDATE_AGAIN_SECONDS: Final = 2
 # Until nodes are evaluated again. Evaluation is rung for every minute besides.
 EVALUATE_AGAIN_SECONDS: Final = 15
-# An evaluation that lists the cluster, since there is no cluster state that it may use, is followed by a pause of so
-# many times what it took: an API server that takes long for it writes for them a twentieth of the time. However long
-# they take, ...
-PAUSE_PER_SECOND: Final = 20
-# ... nodes are looked at every few minutes.
-LONGEST_PAUSE_SECONDS: Final = 300
 
 
 def disrupt(
@@ -62,15 +57,11 @@ def disrupt(
 
 
 def _reason_not_to_list(ports: ProvisionPorts, now: datetime) -> str:
-    """A list of the cluster beside a planner's takes twice as long, and so does that. "" = there is no reason.
-
-    A pause that is longer than any may be is of a clock that is wrong.
-    """
+    """A list of the cluster beside a planner's takes twice as long, and so does that. "" = there is no reason."""
     row = ports.state.cluster()
     if planner_at_work.is_noted(row, now=now):
         return "pods are planned for just now, of lists of the cluster"
-    pause_ms = row.evaluations_pause_until - epoch_ms(now)
-    if 0 < pause_ms <= LONGEST_PAUSE_SECONDS * 1000 + WRONG_CLOCK_MS:
+    if pause_ms := milliseconds_left(row.evaluations_pause_until, now):
         return f"an evaluation that lists the cluster takes long; the next one begins in {pause_ms // 1000 + 1} s"
     return ""
 
@@ -108,10 +99,9 @@ def _shorten_pause(ports: ProvisionPorts, began: datetime | None, ended: datetim
     """``began``: when it began to list; None = it did not."""
     if began is None:
         return
-    seconds = min((ended - began).total_seconds() * PAUSE_PER_SECOND, LONGEST_PAUSE_SECONDS)
     with suppress(ApiError):
         ports.state.end_planning(LISTED_EVALUATIONS, until=_longest_pause(began))
-    _pause(ports, ended, epoch_ms(ended) + int(seconds * 1000))
+    _pause(ports, ended, epoch_ms(ended) + int(pause_seconds(began, ended) * 1000))
 
 
 def _pause(ports: ProvisionPorts, now: datetime, until: int) -> None:
@@ -139,10 +129,10 @@ def _step(
 ) -> DisruptResult:
     """Raises NotListedError for an evaluation that would list the cluster, which is to wait."""
     if bell.kind == "validate":
-        return validate(ports, bell.key, now=clock(), seconds_left=seconds_left)
+        return validate(ports, bell.key, clock=clock, seconds_left=seconds_left)
     read = gather_with_claims if bell.key == READ_NODECLAIMS else gather
     with _pausing(ports, clock) as before_list:
-        return evaluate(ports, now=clock(), gather=partial(read, before_list=before_list), seconds_left=seconds_left)
+        return evaluate(ports, clock=clock, gather=partial(read, before_list=before_list), seconds_left=seconds_left)
 
 
 def _ring_again(ports: ProvisionPorts, bells: Sequence[Doorbell]) -> None:

@@ -1,4 +1,5 @@
-"""A plan that decided nothing is followed by a pause while what it was made from stays the same.
+"""A plan that decided nothing is followed by a pause while what it was made from stays the same. One that failed when
+it had begun to list the cluster is followed by a pause of lists: what it would have been made from is not known.
 
 Without a forwarder the sweep looks every few seconds, and each plan lists the cluster: for pods that nothing can place
 a large one would be listed all the time.
@@ -35,8 +36,17 @@ def pause_until(began: datetime, ended: datetime) -> int:
 
 def is_pausing(row: ClusterRow, digest: str, *, now: datetime) -> bool:
     """Whether a plan of the same would be made again too soon. A pause of a clock that is wrong says nothing."""
-    left = row.plans_pause_until - epoch_ms(now)
-    return digest == row.plans_pause_digest and 0 < left <= LONGEST_PAUSE_SECONDS * 1000 + WRONG_CLOCK_MS
+    return digest == row.plans_pause_digest and _milliseconds_left(row.plans_pause_until, now) > 0
+
+
+def seconds_until_list(row: ClusterRow, *, now: datetime) -> int:
+    """Until a plan may list the cluster after one that failed, rounded up; 0 = it may."""
+    return -(-_milliseconds_left(row.failed_plans_pause_until, now) // 1000)
+
+
+def _milliseconds_left(until: int, now: datetime) -> int:
+    left = until - epoch_ms(now)
+    return left if 0 < left <= LONGEST_PAUSE_SECONDS * 1000 + WRONG_CLOCK_MS else 0
 
 
 def digest_of_snapshot(snapshot: Snapshot) -> str:

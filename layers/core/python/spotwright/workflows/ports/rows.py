@@ -83,7 +83,8 @@ class CommandRow(msgspec.Struct, frozen=True):
     how many replacements, the first ones, the command's own decision makes; a claim of the name that another made is
     none. ``awaited_replacements``: those of which an Event says that they are waited for. ``rollout``, ``evictions``:
     see Disruption. ``failed``: epoch milliseconds at which it was given up because its replacements were not
-    Initialized in time, 0 = it was not. ``moves``: of a consolidation, as long as it is proposed."""
+    Initialized in time, 0 = it was not. ``moves``: of a consolidation, as long as it is proposed. ``digest``: of what
+    was known of the candidates of a consolidation when it was proposed."""
 
     id: str
     cluster: str
@@ -100,6 +101,7 @@ class CommandRow(msgspec.Struct, frozen=True):
     evictions: int = 0
     failed: int = 0
     moves: tuple[ProposedMove, ...] = ()
+    digest: str = ""
     phase: str = "planned"
     deadline: int = 0
     created: int = 0
@@ -161,6 +163,15 @@ class NominationRow(msgspec.Struct, frozen=True):
     schema: int = 1
 
 
+class CommitPause(msgspec.Struct, frozen=True):
+    """The cluster was listed for nodes that were to be disrupted for this reason. ``digest``: of what was known of
+    them; for the same it is not listed again before ``until``, epoch milliseconds."""
+
+    reason: str
+    digest: str
+    until: int
+
+
 class ClusterRow(msgspec.Struct, frozen=True):
     """The commit point. ``head`` and ``pending_decisions`` are S3 keys of decision bodies; ``pending_decisions``:
     committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
@@ -170,6 +181,8 @@ class ClusterRow(msgspec.Struct, frozen=True):
     ``plans_pause_until``: epoch milliseconds before which the sweep rings for no plan while what it sees has the digest
     ``plans_pause_digest``, since the last plan decided nothing; 0 = there is no pause. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
+    ``failed_plans_pause_until``: epoch milliseconds before which no plan for pods lists the cluster, since the last one
+    that did failed; 0 = there is no pause. ``commit_pauses``: one for each reason for which nodes were to be disrupted.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
 
@@ -186,6 +199,8 @@ class ClusterRow(msgspec.Struct, frozen=True):
     evaluations_pause_until: int = 0
     plans_pause_until: int = 0
     plans_pause_digest: str = ""
+    failed_plans_pause_until: int = 0
+    commit_pauses: tuple[CommitPause, ...] = ()
     launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1
 

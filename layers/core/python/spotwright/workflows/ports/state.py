@@ -10,7 +10,15 @@ from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import LaunchedInMinute
-from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports.rows import (
+    ClusterRow,
+    CommandRow,
+    CommitPause,
+    LaunchRow,
+    NominationRow,
+    NoticeRow,
+    Row,
+)
 
 # Of a transaction:
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
@@ -20,6 +28,8 @@ WRONG_CLOCK_MS: Final = 60_000
 # A work of ``begin_planning``, whose end ``cluster`` tells: evaluations of disruption that list the cluster, and the
 # pause after them.
 LISTED_EVALUATIONS: Final = "listed evaluations"
+# The same: the pause after a plan for pods that failed when it had begun to list the cluster.
+FAILED_PLANS: Final = "failed plans"
 
 
 class StatePort(Protocol):
@@ -37,12 +47,16 @@ class StatePort(Protocol):
         """
         ...
 
+    def pause_commits(self, pauses: tuple[CommitPause, ...]) -> None:
+        """The ``commit_pauses`` from now on."""
+        ...
+
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
 
         A note that ends more than WRONG_CLOCK_MS after ``until`` is of a clock that is wrong, and holds nobody up.
-        ``work``: provision | notices | disrupt | LISTED_EVALUATIONS. It spares others the same work and no more;
-        ``commit`` decides.
+        ``work``: provision | notices | disrupt | LISTED_EVALUATIONS | FAILED_PLANS. It spares others the same work and
+        no more; ``commit`` decides.
         """
         ...
 
@@ -59,9 +73,9 @@ class StatePort(Protocol):
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
         notices_again (a look at new ones, beside or after a plan) | evaluations (of disruption) | canaries (the same,
         while a canary has not proved itself) | consolidation timers (doorbells for those that are outdated) | listing
-        (of the cluster, for pods that wait long). 0 when it is noted;
-        otherwise until when an earlier note holds, and nothing changed. Notes of wrong clocks hold nobody up, as in
-        ``begin_planning``.
+        (of the cluster, for pods that wait long) | plans_again (the doorbell after the pause of FAILED_PLANS). 0 when
+        it is noted; otherwise until when an earlier note holds, and nothing changed. Notes of wrong clocks hold nobody
+        up, as in ``begin_planning``.
         """
         ...
 

@@ -1,5 +1,6 @@
 """Provisioning: gather a snapshot, decide, commit. It buys nothing: what was committed is acted on by lifecycle."""
 
+import logging
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -16,17 +17,22 @@ from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.provisionable import ignore_reason
 from spotwright.scheduling.plan import Plan
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.planning import planner_at_work, repeated_plan, time_budget
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes, longest_waiting_pods
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.overlay import BehindError
-from spotwright.workflows.planning.snapshot import gather, gather_listed
+from spotwright.workflows.planning.snapshot import NotListedError, gather, gather_listed
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow, epoch_ms
+from spotwright.workflows.ports.state import FAILED_PLANS
 from spotwright.workflows.provision.events import record_events
+
+log: Final = logging.getLogger("spotwright.planning")
 
 WORK: Final = "provision"
 # How often an invocation plans again after it lost the commit to another one.
@@ -68,6 +74,8 @@ class _Rounds:
         self.pod_wait_seconds: list[float] = []
         self.postponed = 0
         self.told: list[tuple[Snapshot, Plan, Decision | None]] = []
+        # When a round last began to list the cluster; None = none has.
+        self.list_began: datetime | None = None
 
     def result(self) -> ProvisionResult:
         return ProvisionResult(tuple(self.plans), tuple(self.decisions), tuple(self.pod_wait_seconds), self.postponed)
@@ -104,7 +112,13 @@ def provision(
     rounds = _Rounds()
     try:
         _plan_rounds(ports, rounds, until, clock, seconds_left)
+    except NotListedError as left:
+        log_line(log, log_lines.LEFT_PLAN, cluster=ports.cluster.name, reason=str(left))
+        state.end_planning(WORK, until=until)
+        _ring_after_pause(ports, clock())
     except ApiError:
+        if rounds.list_began is not None:
+            _pause_lists(ports, rounds.list_began, clock())
         _end_early(ports, requested, until)
         raise
     record_events(ports.cluster, rounds.told, seconds_left)
@@ -153,7 +167,7 @@ def _plan_round(
             code="TooManyPendingDecisions",
         )
     now = clock()
-    snapshot, plan = _plan(ports, rounds, row, now, seconds_left)
+    snapshot, plan = _plan(ports, rounds, row, now, clock, seconds_left)
     if plan.excess_nodeclaims:
         _scale_down(ports, snapshot, row, plan)
         return False
@@ -176,15 +190,30 @@ def _plan_round(
 
 
 def _plan(
-    ports: ProvisionPorts, rounds: _Rounds, row: ClusterRow, now: datetime, seconds_left: SecondsLeft
+    ports: ProvisionPorts,
+    rounds: _Rounds,
+    row: ClusterRow,
+    now: datetime,
+    clock: Callable[[], datetime],
+    seconds_left: SecondsLeft,
 ) -> tuple[Snapshot, Plan]:
-    """What to do, and the snapshot that says so; of lists where a cluster state must not be relied on."""
-    snapshot = _fit(ports, rounds, gather(ports, row, now=now), row, seconds_left)
+    """What to do, and the snapshot that says so; of lists where a cluster state must not be relied on.
+
+    Raises NotListedError where it would list the cluster while that pauses.
+    """
+
+    def begin_list() -> None:
+        if seconds := repeated_plan.seconds_until_list(row, now=clock()):
+            raise NotListedError(f"the last list of the cluster failed; the next one begins in {seconds} s")
+        rounds.list_began = clock()
+
+    snapshot = _fit(ports, rounds, gather(ports, row, now=now, before_list=begin_list), row, seconds_left)
     try:
         doubted = longest_waiting_pods(snapshot, now)
         snapshot, plan = decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports, doubted)
-        _check_reliance(ports, snapshot, plan, now)
+        _check_reliance(ports, row, snapshot, plan, now)
     except BehindError as behind:
+        begin_list()
         snapshot = _fit(ports, rounds, gather_listed(ports, row, behind, now=now), row, seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
     return snapshot, plan
@@ -198,14 +227,15 @@ def _fit(
     return snapshot
 
 
-def _check_reliance(ports: ProvisionPorts, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+def _check_reliance(ports: ProvisionPorts, row: ClusterRow, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
     """A cluster state alone removes no node, and does not keep pods waiting for longer than it takes to find that it
     lies: once in so many minutes the cluster is listed for them. Also where they get a new node by it: it may be
-    another one each time, on which they have no place. Raises BehindError.
+    another one each time, on which they have no place. While lists pause, they get it. Raises BehindError.
     """
     if plan.excess_nodeclaims:
         raise BehindError(f"by it {len(plan.excess_nodeclaims)} NodeClaims of static NodePools go", code="RemovesNodes")
-    late = [pod.key for pod in snapshot.pods if _waits_long(pod, now)]
+    pauses = repeated_plan.seconds_until_list(row, now=now) > 0
+    late = [] if pauses else [pod.key for pod in snapshot.pods if _waits_long(pod, now)]
     until = epoch_ms(now + LISTING_PERIOD)
     if late and not ports.state.throttle("listing", now=epoch_ms(now), until=until):
         raise BehindError(f"{counted(len(late), 'pod')}, {min(late)} among them, still have no node", code="PodsWait")
@@ -234,6 +264,22 @@ def _ring_when_launches_resume(ports: ProvisionPorts, plan: Plan, now: datetime)
     seconds = [math.ceil((held_back.resumes_at - now).total_seconds()) for held_back in plan.nodes_held_back]
     if seconds and min(seconds) <= SWEEP_SECONDS:
         ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=max(0, min(seconds)))
+
+
+def _pause_lists(ports: ProvisionPorts, began: datetime, ended: datetime) -> None:
+    # Without it the next plan lists sooner, no more.
+    with suppress(ApiError):
+        until = repeated_plan.pause_until(began, ended)
+        ports.state.begin_planning(FAILED_PLANS, now=epoch_ms(ended), until=until)
+
+
+def _ring_after_pause(ports: ProvisionPorts, now: datetime) -> None:
+    """Ring for the requests that are left, once for all of them."""
+    row = ports.state.cluster()
+    seconds, until = repeated_plan.seconds_until_list(row, now=now), row.failed_plans_pause_until
+    if not ports.state.throttle("plans_again", now=epoch_ms(now), until=until):
+        bell = Doorbell(ports.cluster.name, "pods", epoch=row.planning_requests)
+        ports.doorbells.ring("provision", [bell], delay_seconds=seconds)
 
 
 def _end_early(ports: ProvisionPorts, requested: int, until: int) -> None:

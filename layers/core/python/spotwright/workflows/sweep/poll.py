@@ -158,7 +158,8 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     left = () if forwarder_alive else _unplanned(ports.state, row, pending, moment)
     is_wanted = (pending if scheduled else left) or is_short or (scheduled and CAPACITY_BUFFER in gates)
     digest = repeated_plan.digest_of(pools, classes, claims, left)
-    if is_wanted and (forwarder_alive or not repeated_plan.is_pausing(row, digest, now=now)):
+    pauses = repeated_plan.is_pausing(row, digest, now=now) or repeated_plan.seconds_until_list(row, now=now) > 0
+    if is_wanted and (forwarder_alive or not pauses):
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
     if scheduled and now.minute % COMPARISON_MINUTES == 0:
         # Last: while EC2 does not answer, everything else was rung for.

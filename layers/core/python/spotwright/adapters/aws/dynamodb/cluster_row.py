@@ -9,8 +9,8 @@ from spotwright.adapters.aws.dynamodb.items import Item, number_attribute, text_
 from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import LaunchedInMinute
-from spotwright.workflows.ports.rows import ClusterRow
-from spotwright.workflows.ports.state import LISTED_EVALUATIONS, WRONG_CLOCK_MS
+from spotwright.workflows.ports.rows import ClusterRow, CommitPause
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, WRONG_CLOCK_MS
 
 # The row that says who else provisions nodes in the cluster.
 _PROVISIONER: Final = "provisioner"
@@ -39,8 +39,12 @@ class ClusterItem:
             other_provisioner=text_attribute(rows.get(_PROVISIONER, {}), "running"),
             planner_until=number_attribute(item, _end("provision")),
             evaluations_pause_until=number_attribute(item, _end(LISTED_EVALUATIONS)),
+            failed_plans_pause_until=number_attribute(item, _end(FAILED_PLANS)),
             plans_pause_until=number_attribute(item, "plans_pause_until"),
             plans_pause_digest=text_attribute(item, "plans_pause_digest"),
+            commit_pauses=msgspec.json.decode(
+                text_attribute(item, "commit_pauses") or "[]", type=tuple[CommitPause, ...]
+            ),
             launched=msgspec.json.decode(text_attribute(item, "launched") or "[]", type=tuple[LaunchedInMinute, ...]),
         )
 
@@ -59,6 +63,9 @@ class ClusterItem:
             values |= _numbers(u=pause_until) | {":d": {"S": pause_digest}}
         with suppress(Conflict):
             self._update(expression, values, condition="attribute_not_exists(served) OR served < :n")
+
+    def pause_commits(self, pauses: tuple[CommitPause, ...]) -> None:
+        self._update("SET commit_pauses = :p", {":p": {"S": msgspec.json.encode(pauses).decode()}})
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         return self._note(work, now, until) is None

@@ -36,6 +36,7 @@ from spotwright.workflows.ports.rows import (
     FINAL_PHASES,
     ClusterRow,
     CommandRow,
+    CommitPause,
     LaunchRow,
     NominationRow,
     NoticeRow,
@@ -68,6 +69,9 @@ class DynamoState:
 
     def mark_served(self, requested: int, *, pause_until: int = 0, pause_digest: str = "") -> None:
         self._cluster_item.mark_served(requested, pause_until, pause_digest)
+
+    def pause_commits(self, pauses: tuple[CommitPause, ...]) -> None:
+        self._cluster_item.pause_commits(pauses)
 
     def begin_planning(self, work: str, *, now: int, until: int) -> bool:
         return self._cluster_item.begin_planning(work, now=now, until=until)

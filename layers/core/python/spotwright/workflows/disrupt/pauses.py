@@ -1,0 +1,110 @@
+"""How long evaluations and commits of disruption that list the cluster pause, so that they list for a small part of the
+time.
+
+Nodes that were refused when the cluster was read live are not read live for again before the pause has ended, while
+what was known of them stays the same: what a cluster state does not show, or a commit that others are always faster
+with, would have a large cluster listed each minute.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Final
+
+from spotwright.errors import ApiError
+from spotwright.model.snapshot import Snapshot
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
+from spotwright.workflows.disrupt.inputs import DisruptResult
+from spotwright.workflows.planning.repeated_plan import digest_of
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.rows import CommitPause, epoch_ms
+from spotwright.workflows.ports.state import WRONG_CLOCK_MS
+
+log: Final = logging.getLogger("spotwright.disruption")
+
+# So many times what it took: an API server that takes long for lists writes for them a twentieth of the time. However
+# long they take, ...
+PAUSE_PER_SECOND: Final = 20
+# ... nodes are looked at every few minutes.
+LONGEST_PAUSE_SECONDS: Final = 300
+
+
+def pause_seconds(began: datetime, ended: datetime) -> float:
+    return min((ended - began).total_seconds() * PAUSE_PER_SECOND, LONGEST_PAUSE_SECONDS)
+
+
+def milliseconds_left(until: int, now: datetime) -> int:
+    """Of a pause; 0 = it is over. One that is longer than any may be is of a clock that is wrong, and is none."""
+    left = until - epoch_ms(now)
+    return left if 0 < left <= LONGEST_PAUSE_SECONDS * 1000 + WRONG_CLOCK_MS else 0
+
+
+def digest_of_candidates(snapshot: Snapshot, names: Collection[str]) -> str:
+    """What is known of these NodeClaims: what users ask for, the claims, and the pods on their nodes.
+
+    Without the rest of the cluster, some of which changes all the time: it delays nodes by a pause at most.
+    """
+    claims = [claim for claim in snapshot.nodeclaims if claim.name in names]
+    nodes = {claim.node_name for claim in claims}
+    pods = (pod for pod in snapshot.pods if pod.node_name in nodes)
+    return digest_of(snapshot.nodepools, snapshot.nodeclasses, claims, pods)
+
+
+def is_pausing(ports: ProvisionPorts, reason: str, digest: str, *, now: datetime) -> bool:
+    """Whether the cluster was listed a moment ago to judge nodes of which the same was known."""
+    pauses = (
+        pause for pause in ports.state.cluster().commit_pauses if (pause.reason, pause.digest) == (reason, digest)
+    )
+    left = max((milliseconds_left(pause.until, now) for pause in pauses), default=0)
+    if left:
+        again = f"the cluster was listed for the same nodes ({reason}), which is done again in {left // 1000 + 1} s"
+        log_line(log, log_lines.LEFT_EVALUATION, cluster=ports.cluster.name, reason=again)
+    return left > 0
+
+
+def commit_after_pause(
+    ports: ProvisionPorts,
+    reason: str,
+    digest: str,
+    commit: Callable[[], DisruptResult],
+    clock: Callable[[], datetime],
+) -> DisruptResult:
+    """What ``commit`` reads live and does; nothing while it pauses."""
+    if is_pausing(ports, reason, digest, now=clock()):
+        return DisruptResult()
+    with pausing(ports, reason, digest, clock):
+        return commit()
+
+
+@contextmanager
+def pausing(
+    ports: ProvisionPorts, reason: str, digest: str, clock: Callable[[], datetime]
+) -> Iterator[Callable[[], int]]:
+    """Around a commit that lists the cluster, which is followed by a pause; how many seconds that were if it ended now.
+
+    The pause after it is the longest until it has ended: one that is cut off is followed by a pause, too.
+    """
+    began = clock()
+    _note(ports, CommitPause(reason, digest, epoch_ms(began) + LONGEST_PAUSE_SECONDS * 1000))
+
+    def note() -> None:
+        ended = clock()
+        until = epoch_ms(ended) + int(pause_seconds(began, ended) * 1000)
+        _note(ports, CommitPause(reason, digest, until))
+
+    try:
+        yield lambda: math.ceil(pause_seconds(began, clock()))
+    except ApiError:
+        note()
+        raise
+    note()
+
+
+def _note(ports: ProvisionPorts, pause: CommitPause) -> None:
+    # Without it the cluster is listed sooner, no more.
+    with suppress(ApiError):
+        others = (other for other in ports.state.cluster().commit_pauses if other.reason != pause.reason)
+        ports.state.pause_commits((*others, pause))

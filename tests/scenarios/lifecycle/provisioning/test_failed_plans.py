@@ -1,0 +1,274 @@
+"""Plans whose list of the cluster fails: it is not listed again at once, whoever rings."""
+
+from contextlib import suppress
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from spotwright.errors import OutOfTime, Unavailable
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
+from spotwright.workflows.planning.overlay import BehindError
+from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.state import FAILED_PLANS
+from spotwright.workflows.provision.workflow import provision, unserved_request
+from spotwright.workflows.sweep.poll import POLL_SECONDS, poll
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+# A list is given up so long after it began.
+LIST_SECONDS = 20
+PAUSE_SECONDS = LIST_SECONDS * PAUSE_PER_SECOND
+HOUR_SECONDS = 3600
+
+
+class Slow:
+    """An API server that answers no list of all pods in time while it is ``slow``; ``lists``: how many were begun."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.slow, self.seconds, self.lists = True, float(LIST_SECONDS), 0
+        usual = world.cluster.pods
+
+        def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
+            if not node and not pending:
+                self.lists += 1
+                if self.slow:
+                    world.clock.advance(self.seconds)
+                    raise OutOfTime("the invocation ends")
+            return usual(node=node, pending=pending, limit=limit)
+
+        monkeypatch.setattr(world.cluster, "pods", pods)
+
+
+@pytest.fixture
+def waiting() -> World:
+    """A node, and a pod that waits for another one. There is no cluster state, and no forwarder that rings."""
+    world = fresh_world()
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
+    world.run(60)
+    world.forwarder_runs = False
+    world.state.heartbeat_at = 0
+    world.deploy(builders.pod("large", cpu_millicores=1800), 1)
+    world.kubelets.reconcile()
+    world.doorbells.messages.clear()
+    return world
+
+
+@pytest.fixture
+def api_server(waiting: World, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    return Slow(waiting, monkeypatch)
+
+
+def plan(world: World, *bells: Doorbell) -> int:
+    """How many decisions were made. What fails returns in six minutes."""
+    try:
+        request = unserved_request(bells or (Doorbell(world.cluster.name, "pods"),))
+        return len(provision(world.ports, clock=world.clock.now, unserved_request=request).decisions)
+    except OutOfTime:
+        world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")], delay_seconds=360)
+    return 0
+
+
+def go_on(world: World, seconds: int, *, rung_each: int = 0) -> int:
+    """The sweep looks, the forwarder rings each so many seconds (0 = there is none), and pods are planned for; how many
+    decisions were made."""
+    decisions, end = 0, world.clock.now() + timedelta(seconds=seconds)
+    look = ring = world.clock.now()
+    while world.clock.now() < end:
+        now = world.clock.now()
+        if rung_each:
+            world.state.heartbeat_at = world.clock.milliseconds()
+        if now >= look:
+            look = now + timedelta(seconds=POLL_SECONDS)
+            poll(world, now=now, scheduled=now.second < POLL_SECONDS)
+        if rung_each and now >= ring:
+            ring = now + timedelta(seconds=rung_each)
+            world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")])
+        if bells := world.doorbells.receive("provision"):
+            decisions += plan(world, *bells)
+        world.clock.advance(1)
+    return decisions
+
+
+@pytest.mark.parametrize("rung_each", [0, 10], ids=["polled", "rung by a forwarder without a state"])
+def test_a_cluster_that_cannot_be_listed_in_time_is_listed_for_a_fifth_of_the_time(
+    waiting: World, api_server: Slow, rung_each: int
+) -> None:
+    """It was listed as soon as the list before had failed."""
+    go_on(waiting, HOUR_SECONDS, rung_each=rung_each)
+    assert 0 < api_server.lists <= HOUR_SECONDS // PAUSE_SECONDS
+
+
+def lists_after(world: World, api_server: Slow, seconds: float = 0) -> bool:
+    """Whether a doorbell so many seconds from now has the cluster listed."""
+    world.clock.advance(seconds)
+    before = api_server.lists
+    plan(world)
+    return api_server.lists > before
+
+
+def test_the_pause_is_four_times_what_the_plan_took(waiting: World, api_server: Slow) -> None:
+    assert lists_after(waiting, api_server)
+    assert not lists_after(waiting, api_server, PAUSE_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+
+
+def test_no_pause_of_lists_is_longer_than_two_minutes(waiting: World, api_server: Slow) -> None:
+    api_server.seconds = 50
+    assert lists_after(waiting, api_server)
+    assert not lists_after(waiting, api_server, LONGEST_PAUSE_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+
+
+def test_requests_of_a_pause_are_rung_for_once_at_its_end(
+    waiting: World, api_server: Slow, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan(waiting)
+    waiting.doorbells.messages.clear()
+    requests = waiting.state.cluster().planning_requests
+    end = waiting.clock.milliseconds() + PAUSE_SECONDS * 1000
+    with caplog.at_level("INFO", "spotwright"):
+        for _ in range(5):
+            waiting.clock.advance(1)
+            assert not plan(waiting)
+    (again,) = waiting.doorbells.messages_of("provision", "pods")
+    assert (again.at, again.doorbell.epoch) == (end, requests + 1)
+    assert not waiting.state.cluster().planner_until
+    left = [vars(record)["reason"] for record in caplog.records if record.message == log_lines.LEFT_PLAN.message]
+    assert left[0] == "the last list of the cluster failed; the next one begins in 79 s"
+    waiting.clock.advance(PAUSE_SECONDS - 5)
+    api_server.slow = False
+    assert plan(waiting, *waiting.doorbells.receive("provision")) == 1
+    row = waiting.state.cluster()
+    assert row.served_requests == row.planning_requests
+
+
+def test_a_pause_of_part_of_a_second_is_over_when_what_it_kept_back_is_rung_for(
+    waiting: World, api_server: Slow
+) -> None:
+    api_server.seconds = 0.1
+    plan(waiting)
+    waiting.doorbells.messages.clear()
+    plan(waiting)
+    (again,) = waiting.doorbells.messages_of("provision", "pods")
+    assert again.at == waiting.clock.milliseconds() + 1000
+
+
+def test_when_lists_are_answered_again_pods_wait_for_the_end_of_the_pause_at_most(
+    waiting: World, api_server: Slow
+) -> None:
+    plan(waiting)
+    api_server.slow = False
+    assert go_on(waiting, PAUSE_SECONDS + POLL_SECONDS) == 1
+
+
+def test_a_look_of_the_sweep_rings_for_no_plan_that_would_be_left(waiting: World, api_server: Slow) -> None:
+    plan(waiting)
+    waiting.doorbells.messages.clear()
+    poll(waiting, now=waiting.clock.now(), scheduled=False)
+    assert not waiting.doorbells.messages_of("provision", "pods")
+    waiting.clock.advance(PAUSE_SECONDS)
+    poll(waiting, now=waiting.clock.now(), scheduled=False)
+    assert waiting.doorbells.messages_of("provision", "pods")
+
+
+def test_beside_a_forwarder_the_poll_of_each_minute_rings_since_a_state_may_be_of_use(
+    waiting: World, api_server: Slow
+) -> None:
+    plan(waiting)
+    waiting.doorbells.messages.clear()
+    waiting.state.heartbeat_at = waiting.clock.milliseconds()
+    poll(waiting, now=waiting.clock.now(), scheduled=True)
+    assert waiting.doorbells.messages_of("provision", "pods")
+
+
+def test_of_a_cluster_state_is_planned_at_once(waiting: World, api_server: Slow) -> None:
+    """Also for pods that have waited for long: otherwise these would wait for a list."""
+    plan(waiting)
+    waiting.clock.advance(1)
+    waiting.cluster_state.lag_seconds = 0
+    for pod in waiting.cluster.pods(pending=True):
+        created = waiting.clock.now() - timedelta(minutes=10)
+        metadata = msgspec.structs.replace(pod.metadata, creation_timestamp=created)
+        waiting.cluster.put("pods", msgspec.structs.replace(pod, metadata=metadata))
+    assert plan(waiting) == 1
+    assert api_server.lists == 1
+
+
+def test_where_the_state_must_not_be_relied_on_the_pause_counts(
+    waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def behind(*given: object) -> None:
+        raise BehindError("it hides something", code="NearLimits")
+
+    waiting.cluster_state.lag_seconds = 0
+    monkeypatch.setattr("spotwright.workflows.provision.workflow.decide_on_read_nodes", behind)
+    assert lists_after(waiting, api_server)
+    assert not lists_after(waiting, api_server, PAUSE_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+
+
+def test_a_plan_of_lists_that_cannot_be_stored_is_followed_by_a_pause(
+    waiting: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, lists = waiting.cluster.pods, list[int]()
+
+    def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
+        if not node and not pending:
+            lists.append(1)
+            waiting.clock.advance(2)
+        return usual(node=node, pending=pending, limit=limit)
+
+    monkeypatch.setattr(waiting.cluster, "pods", pods)
+    waiting.effects.inject(Fault("blobs", "put", Unavailable("no bucket")))
+    for seconds, listed in ((0, 1), (7, 1), (1, 2)):
+        waiting.clock.advance(seconds)
+        with suppress(Unavailable):
+            provision(waiting.ports, clock=waiting.clock.now)
+        assert len(lists) == listed
+
+
+def test_a_plan_that_fails_before_it_lists_has_no_pause(waiting: World) -> None:
+    waiting.cluster_state.lag_seconds = 0
+    waiting.effects.inject(Fault("blobs", "put", Unavailable("no bucket"), times=9))
+    with pytest.raises(Unavailable):
+        provision(waiting.ports, clock=waiting.clock.now)
+    assert not waiting.state.cluster().failed_plans_pause_until
+
+
+def test_where_the_pause_cannot_be_noted_the_plan_fails_as_it_did(
+    waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = waiting.state.begin_planning
+
+    def unavailable(work: str, *, now: int, until: int) -> bool:
+        if work == FAILED_PLANS:
+            raise Unavailable("DynamoDB does not answer")
+        return usual(work, now=now, until=until)
+
+    monkeypatch.setattr(waiting.state, "begin_planning", unavailable)
+    with pytest.raises(OutOfTime):
+        provision(waiting.ports, clock=waiting.clock.now)
+    assert not waiting.state.cluster().planner_until
+    assert lists_after(waiting, api_server)
+
+
+def test_the_pause_of_a_wrong_clock_holds_no_list_up(waiting: World, api_server: Slow) -> None:
+    late = waiting.clock.milliseconds() + 10 * 60_000
+    waiting.state.cluster_row = msgspec.structs.replace(waiting.state.cluster_row, failed_plans_pause_until=late)
+    assert lists_after(waiting, api_server)
+
+
+def test_a_notice_of_interruption_waits_for_no_pause(waiting: World, api_server: Slow) -> None:
+    plan(waiting)
+    api_server.slow = False
+    waiting.interrupt_spot(instance_id(waiting.claims()[0].provider_id))
+    assert waiting.run(10, until=lambda: len(waiting.claims()) > 1)
+    assert api_server.lists > 1
+    assert waiting.clock.milliseconds() < waiting.state.cluster().failed_plans_pause_until
