@@ -147,9 +147,12 @@ def is_closed(node: ClusterObject | None) -> bool:
 
 
 def is_opening(node: ClusterObject | None) -> bool:
-    """Whether it is a Node that lifecycle has not registered yet and that takes no pods, as one that has just joined."""
+    """Whether it is a Node that joined Ready, of which the control plane takes its taints off within a second or so."""
     return (
-        isinstance(node, Node) and not node.is_open and any(taint.key == labels.UNREGISTERED for taint in node.taints)
+        isinstance(node, Node)
+        and node.is_ready
+        and not node.is_open
+        and any(taint.key == labels.UNREGISTERED for taint in node.taints)
     )
 
 

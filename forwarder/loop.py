@@ -36,11 +36,10 @@ from spotwright.telemetry.emit import log_line
 
 # For doorbells other than for pods: long enough for a burst, short enough not to be noticed.
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
-# A node is written many times within seconds: its doorbell rings at once, then at most so often.
+# A node that joins is written many times within seconds: its doorbell rings at once, then at most so often.
 NODE_SECONDS = 1.0
-# A node that joins rings when it is Ready and the control plane has taken its taints off, or after so long: its kubelet
-# and the control plane write it several times meanwhile, and two steps of its NodeClaim at the same moment would be in
-# each other's way. One that is Ready soon is registered and initialized by a single step.
+# A node that joins Ready rings when the control plane has taken its taints off, or after so long: two steps of its
+# NodeClaim at the same moment would be in each other's way.
 OPENING_SECONDS = 1.5
 POD_EVENT_SECONDS = 10.0
 # Pods come to a node several at a time, and nothing waits for what their node's step writes about them: a new node's

@@ -134,20 +134,27 @@ def test_a_node_that_is_written_again_and_again_rings_at_once_and_then_once_a_se
 JOINED = ("karpenter.sh/unregistered", "node.kubernetes.io/not-ready")
 
 
-@pytest.mark.parametrize("joins_ready", [True, False])
 @pytest.mark.parametrize(("opens_after", "rings_after"), [(0.7, 0.7), (60, OPENING_SECONDS)])
-def test_a_node_that_joins_rings_once_when_it_takes_pods_and_does_not_wait_for_that_for_long(
-    opens_after: float, rings_after: float, joins_ready: bool
+def test_a_node_that_joins_ready_rings_once_when_its_taints_are_off_and_does_not_wait_for_that_for_long(
+    opens_after: float, rings_after: float
 ) -> None:
     scene = Scene().start()
     begin = scene.now
-    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=joins_ready, taints=JOINED))))
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED))))
     scene.pass_time(min(opens_after, 5), step=0.1)
     if opens_after < 5:
         scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED[:1]))))
     scene.pass_time(3, step=0.1)
     assert set(scene.rang()) == {NODE}
     assert [at - begin for at, _ in scene.sent] == pytest.approx([rings_after], abs=0.25)
+
+
+def test_a_node_that_joins_before_it_is_ready_rings_at_once() -> None:
+    scene = Scene().start()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=False, taints=JOINED))))
+    scene.pass_time(3, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
 
 
 def test_a_ready_node_that_is_not_ours_to_open_rings_at_once() -> None:
