@@ -204,7 +204,7 @@ def test_of_a_cluster_state_is_planned_at_once(waiting: World, api_server: Slow)
 def test_where_the_state_must_not_be_relied_on_the_pause_counts(
     waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def behind(*given: object) -> None:
+    def behind(*given: object, **more: object) -> None:
         raise BehindError("it hides something", code="NearLimits")
 
     waiting.cluster_state.lag_seconds = 0

@@ -86,3 +86,22 @@ def test_more_nodes_than_a_list_is_worth_are_not_read_by_name(monkeypatch: pytes
     catalog = world.ports.catalogs.read(true.catalog_key)
     with pytest.raises(BehindError, match="1 Nodes take pods"):
         decide_on_read_nodes(true, catalog, world.ports, {"default/web"})
+
+
+def test_pods_whose_nodes_are_never_as_shown_may_wait_and_keep_no_others_from_their_nodes() -> None:
+    """While hundreds of nodes join, each round would find another that has been taken since."""
+    world, number = fresh_world(), confirmation.ROUNDS + 2
+    world.deploy(builders.pod("fills", cpu_millicores=1800), number)
+    assert world.run(240, until=lambda: len(world.running_pods()) == number)
+    world.cluster.put("pods", builders.pod("late", cpu_millicores=1500, unschedulable=True))
+    world.cluster.put("pods", builders.pod("large", cpu_millicores=3700, unschedulable=True))
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    lie = msgspec.structs.replace(true, pods=tuple(pod for pod in true.pods if not pod.node_name))
+    catalog = world.ports.catalogs.read(true.catalog_key)
+    with pytest.raises(BehindError, match="not as it shows"):
+        decide_on_read_nodes(lie, catalog, world.ports, {"default/late"})
+    before = world.effects.reads.copy()
+    _, plan = decide_on_read_nodes(lie, catalog, world.ports, {"default/late"}, may_wait=True)
+    assert [node.pods for node in plan.existing_nodes] == [("default/late",)]
+    assert [node.pods for node in plan.new_nodes] == [("default/large",)]
+    assert world.effects.reads["cluster", "node"] - before["cluster", "node"] == confirmation.ROUNDS

@@ -51,13 +51,15 @@ def longest_waiting_pods(snapshot: Snapshot, now: datetime) -> frozenset[str]:
 
 
 def decide_on_read_nodes(
-    snapshot: Snapshot, catalog: Catalog, ports: ListingPorts, doubted: Collection[str]
+    snapshot: Snapshot, catalog: Catalog, ports: ListingPorts, doubted: Collection[str], *, may_wait: bool = False
 ) -> tuple[Snapshot, Plan]:
     """The plan, and the snapshot that it is of: existing Nodes that take pods of ``doubted`` (keys) are as they are
     now, and so are NodeClaims without a Node that do.
 
     Raises BehindError where they are not as shown again and again, or too many to be read one by one, and where limits
-    of a NodePool may be exceeded.
+    of a NodePool may be exceeded. ``may_wait``: where they are not as shown again and again, the pods may wait for the
+    next plan; all others get their nodes by this one. While many nodes join or go, each round finds others that are not
+    as a cluster state of some seconds ago shows them, and a list would be as old when it is read.
     """
     read: frozenset[str] = frozenset()
     for _ in range(ROUNDS):
@@ -70,6 +72,10 @@ def decide_on_read_nodes(
             check_limits(snapshot, plan, catalog, ports)
             return snapshot, plan
         snapshot, read = after, read | unread
+    if may_wait:
+        plan = decide(snapshot, catalog)
+        check_limits(snapshot, plan, catalog, ports)
+        return snapshot, plan
     raise BehindError(f"Nodes {', '.join(sorted(read)[:3])} are not as it shows them")
 
 

@@ -210,7 +210,8 @@ def _plan(
     snapshot = _fit(ports, rounds, gather(ports, row, now=now, before_list=begin_list), row, seconds_left)
     try:
         doubted = longest_waiting_pods(snapshot, now)
-        snapshot, plan = decide_on_read_nodes(snapshot, ports.catalogs.read(snapshot.catalog_key), ports, doubted)
+        catalog = ports.catalogs.read(snapshot.catalog_key)
+        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True)
         _check_reliance(ports, row, snapshot, plan, now)
     except BehindError as behind:
         begin_list()
