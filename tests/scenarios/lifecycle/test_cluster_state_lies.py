@@ -22,6 +22,7 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.planning import overlay
+from spotwright.workflows.planning.confirmation import ROUNDS
 from spotwright.workflows.planning.overlay import RECENT
 from spotwright.workflows.provision.workflow import provision
 from tests.scenarios.lifecycle.cluster_states import POD, everybody_runs, invented, settled, shipping
@@ -346,6 +347,22 @@ def test_a_lie_that_leaves_pods_without_a_node_costs_a_list_of_the_cluster_in_te
     before = world.effects.reads["cluster", "daemonsets"]
     world.run(1200)
     assert world.effects.reads["cluster", "daemonsets"] - before <= 5, "the sweep lists as often"
+
+
+def test_a_pod_that_waits_for_nodes_that_are_not_as_shown_keeps_no_other_from_its_node() -> None:
+    """While hundreds of nodes join, each round of a plan finds others that have been taken meanwhile."""
+    world = shipping(1)
+    settled(world, ROUNDS + 2)
+    world.cluster_state.lie = pods_are_hidden
+    created = world.clock.now() - timedelta(minutes=1)
+    for name, cpu in (("late", 1500), ("large", 3700)):
+        pod = builders.pod(name, cpu_millicores=cpu, unschedulable=True)
+        metadata = msgspec.structs.replace(pod.metadata, creation_timestamp=created)
+        world.cluster.put("pods", msgspec.structs.replace(pod, metadata=metadata))
+    before = world.effects.reads["cluster", "pods"]
+    world.run(2)
+    assert "default/large" in {pod for row in world.state.nominations() for pod in row.pods}
+    assert world.effects.reads["cluster", "pods"] == before, "nothing is listed for it"
 
 
 def test_a_proposal_that_came_of_a_late_state_ends_at_the_api_server() -> None:
