@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 from local.kubernetes.api import KubernetesApi
@@ -13,6 +14,8 @@ from local.pods.runner import PodRunner, RunnerSettings
 from local.processes import Processes
 
 STEP_SECONDS = 1.0
+# Each look goes over all pods, which change all the time in a busy cluster.
+TOGETHER_SECONDS = 0.2
 
 
 def main() -> None:
@@ -35,6 +38,7 @@ def main() -> None:
         while True:
             runner.reconcile()
             runner.changed.wait(STEP_SECONDS)
+            time.sleep(TOGETHER_SECONDS)
             runner.changed.clear()
 
 
