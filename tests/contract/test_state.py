@@ -203,6 +203,14 @@ def test_a_throttled_work_is_begun_once_until_its_note_ends(state: StatePort) ->
     assert state.throttle("looks", now=4_000, until=9_000) == 0, "another work"
 
 
+def test_a_work_has_one_note_whoever_makes_it(state: StatePort) -> None:
+    """So the name of a work that is throttled must not be that of a planner's."""
+    assert state.begin_planning("both", now=1_000, until=4_000)
+    assert state.throttle("both", now=1_000, until=5_000) == 4_000
+    assert state.throttle("both", now=4_000, until=5_000) == 0
+    assert not state.begin_planning("both", now=4_000, until=9_000)
+
+
 def test_the_pause_of_evaluations_that_list_is_in_the_cluster_s_row(state: StatePort) -> None:
     assert state.cluster().evaluations_pause_until == 0
     assert state.begin_planning("disrupt", now=4_000, until=9_000)

@@ -63,8 +63,8 @@ class FakeState:
         self.current_catalog_key = ""
         self.catalog_time = 0
         self.region_read_began = 0
+        # By work, whether a planner's or one that is throttled: until when its note holds.
         self.planners: dict[str, int] = {}
-        self.throttled_until: dict[str, int] = {}
 
     def cluster(self) -> ClusterRow:
         self._effects.before_read("state", "cluster")
@@ -109,11 +109,11 @@ class FakeState:
         return False
 
     def throttle(self, work: str, *, now: int, until: int) -> int:
-        noted = self.throttled_until.get(work, 0)
+        noted = self.planners.get(work, 0)
         with suppress(Conflict), self._effects.record("state", "throttle", work):
             if now < noted <= until + WRONG_CLOCK_MS:
                 raise Conflict("another was first", code="ConditionalCheckFailed")
-            self.throttled_until[work] = until
+            self.planners[work] = until
             return 0
         return noted
 
