@@ -9,6 +9,7 @@
 # make bench-planning   what provision itself needs beside 1,000 to 50,000 pods: processor time, memory, bytes to S3
 # make bench-scale   one pending pod → CreateFleet beside 1,000 and 10,000 pods of a real API server; ARGS="--sizes 5000/50000" for more
 # make bench-lifecycle   100 nodes with a pod each, up and down; ARGS="--nodes 60 --notices 50 --further-pods 140" with notices of EC2, --karpenter beside it
+# make bench-public-tests NAME=Interference   Karpenter's public performance tests; ARGS=--karpenter for the same of Karpenter
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 # make bench-disruption   what consolidation saves for how many evictions; ARGS="--evictions 10 30 --karpenter 100" beside Karpenter
@@ -27,7 +28,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test test-kubernetes check setup controlplane forwarder-image bench campaign bench-cases bench-disruption bench-memory bench-following bench-planner bench-launch bench-reading bench-planning bench-hours bench-scale bench-lifecycle bench-catalog probe-aws docs regions format clean
+.PHONY: demo test test-kubernetes check setup controlplane forwarder-image bench campaign bench-cases bench-disruption bench-memory bench-following bench-planner bench-launch bench-reading bench-planning bench-hours bench-scale bench-lifecycle bench-public-tests bench-catalog probe-aws docs regions format clean
 
 setup:
 	@tools/setup
@@ -89,6 +90,9 @@ bench-scale: controlplane
 
 bench-lifecycle: controlplane
 	@$(BIN)/python -m bench.lifecycle $(ARGS)
+
+bench-public-tests: controlplane
+	@$(BIN)/python -m bench.lifecycle.public_tests $(or $(NAME),$(error NAME is missing: make bench-public-tests NAME=Interference)) $(ARGS)
 
 bench-catalog: setup
 	@$(BIN)/python -m bench.catalog
