@@ -242,6 +242,26 @@ def test_a_plan_that_fails_before_it_lists_has_no_pause(waiting: World) -> None:
     assert not waiting.state.cluster().failed_plans_pause_until
 
 
+def test_what_fails_after_a_plan_of_lists_was_committed_is_followed_by_no_pause(
+    waiting: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That plan did not fail, and the next one had not begun to list."""
+    usual = waiting.cluster.pods
+
+    def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
+        if not node and not pending:
+            waiting.clock.advance(20)
+            waiting.state.request_planning()
+        return usual(node=node, pending=pending, limit=limit)
+
+    monkeypatch.setattr(waiting.cluster, "pods", pods)
+    monkeypatch.setattr("spotwright.workflows.provision.workflow.MAXIMUM_PENDING_DECISIONS", 1)
+    with pytest.raises(Unavailable, match="1 committed decisions of"):
+        provision(waiting.ports, clock=waiting.clock.now)
+    assert len(waiting.state.cluster().pending_decisions) == 1
+    assert not waiting.state.cluster().failed_plans_pause_until
+
+
 def test_where_the_pause_cannot_be_noted_the_plan_fails_as_it_did(
     waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

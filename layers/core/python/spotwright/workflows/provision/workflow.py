@@ -74,7 +74,7 @@ class _Rounds:
         self.pod_wait_seconds: list[float] = []
         self.postponed = 0
         self.told: list[tuple[Snapshot, Plan, Decision | None]] = []
-        # When a round last began to list the cluster; None = none has.
+        # When the round that is made now began to list the cluster; None = it has not, or there is none.
         self.list_began: datetime | None = None
 
     def result(self) -> ProvisionResult:
@@ -141,7 +141,9 @@ def _plan_rounds(
         if row.served_requests < row.planning_requests:
             if attempt and seconds_left is not None and seconds_left() < ROUND_SECONDS:
                 break
-            if not _plan_round(ports, rounds, row, clock, seconds_left):
+            is_done = _plan_round(ports, rounds, row, clock, seconds_left)
+            rounds.list_began = None
+            if not is_done:
                 continue
             if rounds.postponed:
                 break
