@@ -6,9 +6,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.decisions.decision import decode_decision
 from spotwright.errors import OutOfTime, Unavailable
+from spotwright.model import labels
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import Taint, TaintEffect
+from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -25,6 +29,8 @@ from tests.scenarios.lifecycle.conftest import fresh_world
 LIST_SECONDS = 20
 PAUSE_SECONDS = LIST_SECONDS * PAUSE_PER_SECOND
 HOUR_SECONDS = 3600
+# Nodes with it are not for the pod that waits.
+OTHERS = Taint("others", TaintEffect.NO_SCHEDULE)
 
 
 class Slow:
@@ -212,6 +218,34 @@ def test_where_the_state_must_not_be_relied_on_the_pause_counts(
     assert lists_after(waiting, api_server)
     assert not lists_after(waiting, api_server, PAUSE_SECONDS - 1)
     assert lists_after(waiting, api_server, 1)
+
+
+def removed(world: World) -> set[str]:
+    """NodeClaims that committed decisions remove."""
+    decisions = [decode_decision(world.blobs.get(key)) for key in world.state.cluster().pending_decisions]
+    return {name for decision in decisions for name in decision.candidates}
+
+
+def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_by(
+    waiting: World, api_server: Slow
+) -> None:
+    gates = frozenset({STATIC_CAPACITY})
+    waiting.settings = msgspec.structs.replace(waiting.settings, feature_gates=gates)
+    waiting.cluster.put("nodepools", builders.nodepool("static", replicas=0))
+    (claim,) = waiting.claims()
+    of_pool = {**claim.metadata.labels, labels.NODEPOOL: "static"}
+    metadata = msgspec.structs.replace(claim.metadata, name="static-1", uid="static-1", labels=of_pool)
+    static = {"metadata": metadata, "provider_id": "aws:///a/i-1", "node_name": "", "taints": (OTHERS,)}
+    waiting.cluster.put("nodeclaims", msgspec.structs.replace(claim, **static))
+    waiting.cluster_state.lag_seconds = 0
+    assert lists_after(waiting, api_server)
+    assert plan(waiting) == 1
+    assert api_server.lists == 1
+    assert not removed(waiting)
+    waiting.clock.advance(PAUSE_SECONDS)
+    api_server.slow = False
+    plan(waiting, *waiting.doorbells.receive("provision"))
+    assert removed(waiting) == {"static-1"}
 
 
 def test_a_plan_of_lists_that_cannot_be_stored_is_followed_by_a_pause(
