@@ -19,6 +19,7 @@ from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
+from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.state import FAILED_PLANS
 from spotwright.workflows.provision.workflow import provision, unserved_request
@@ -242,6 +243,8 @@ def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_b
     assert plan(waiting) == 1
     assert api_server.lists == 1
     assert not removed(waiting)
+    head = waiting.state.cluster().head
+    assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
     waiting.clock.advance(PAUSE_SECONDS)
     api_server.slow = False
     plan(waiting, *waiting.doorbells.receive("provision"))
