@@ -331,6 +331,22 @@ def test_a_consolidation_that_loses_its_commit_is_judged_again_after_the_pause(
     assert again.at - world.clock.milliseconds() == pause * 1000
 
 
+@pytest.mark.parametrize("lose", [lose_commits, lose_breaker])
+def test_a_consolidation_that_loses_its_commit_is_given_up_where_the_pause_outlasts_it(
+    lose: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nodes were locked until it was dropped, and an event said that nobody had judged it."""
+    world = too_large()
+    count_lists(world, monkeypatch)
+    lose(world)
+    evaluate_each_minute(world, 15)
+    tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
+    assert not world.doorbells.messages_of("disrupt", "validate")
+    assert not world.state.commands()
+    (event,) = (event for event in world.cluster.events if event.reason == "ConsolidationRejected")
+    assert "another decision was made first" in event.message
+
+
 def test_a_consolidation_that_was_refused_is_not_proposed_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = too_large()
     protect(world)

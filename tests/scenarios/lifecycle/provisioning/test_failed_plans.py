@@ -6,15 +6,20 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.decisions.decision import decode_decision
 from spotwright.errors import OutOfTime, Unavailable
+from spotwright.model import labels
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import Taint, TaintEffect
+from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
+from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.state import FAILED_PLANS
 from spotwright.workflows.provision.workflow import provision, unserved_request
@@ -25,6 +30,8 @@ from tests.scenarios.lifecycle.conftest import fresh_world
 LIST_SECONDS = 20
 PAUSE_SECONDS = LIST_SECONDS * PAUSE_PER_SECOND
 HOUR_SECONDS = 3600
+# Nodes with it are not for the pod that waits.
+OTHERS = Taint("others", TaintEffect.NO_SCHEDULE)
 
 
 class Slow:
@@ -214,6 +221,36 @@ def test_where_the_state_must_not_be_relied_on_the_pause_counts(
     assert lists_after(waiting, api_server, 1)
 
 
+def removed(world: World) -> set[str]:
+    """NodeClaims that committed decisions remove."""
+    decisions = [decode_decision(world.blobs.get(key)) for key in world.state.cluster().pending_decisions]
+    return {name for decision in decisions for name in decision.candidates}
+
+
+def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_by(
+    waiting: World, api_server: Slow
+) -> None:
+    gates = frozenset({STATIC_CAPACITY})
+    waiting.settings = msgspec.structs.replace(waiting.settings, feature_gates=gates)
+    waiting.cluster.put("nodepools", builders.nodepool("static", replicas=0))
+    (claim,) = waiting.claims()
+    of_pool = {**claim.metadata.labels, labels.NODEPOOL: "static"}
+    metadata = msgspec.structs.replace(claim.metadata, name="static-1", uid="static-1", labels=of_pool)
+    static = {"metadata": metadata, "provider_id": "aws:///a/i-1", "node_name": "", "taints": (OTHERS,)}
+    waiting.cluster.put("nodeclaims", msgspec.structs.replace(claim, **static))
+    waiting.cluster_state.lag_seconds = 0
+    assert lists_after(waiting, api_server)
+    assert plan(waiting) == 1
+    assert api_server.lists == 1
+    assert not removed(waiting)
+    head = waiting.state.cluster().head
+    assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
+    waiting.clock.advance(PAUSE_SECONDS)
+    api_server.slow = False
+    plan(waiting, *waiting.doorbells.receive("provision"))
+    assert removed(waiting) == {"static-1"}
+
+
 def test_a_plan_of_lists_that_cannot_be_stored_is_followed_by_a_pause(
     waiting: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +276,26 @@ def test_a_plan_that_fails_before_it_lists_has_no_pause(waiting: World) -> None:
     waiting.effects.inject(Fault("blobs", "put", Unavailable("no bucket"), times=9))
     with pytest.raises(Unavailable):
         provision(waiting.ports, clock=waiting.clock.now)
+    assert not waiting.state.cluster().failed_plans_pause_until
+
+
+def test_what_fails_after_a_plan_of_lists_was_committed_is_followed_by_no_pause(
+    waiting: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That plan did not fail, and the next one had not begun to list."""
+    usual = waiting.cluster.pods
+
+    def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
+        if not node and not pending:
+            waiting.clock.advance(20)
+            waiting.state.request_planning()
+        return usual(node=node, pending=pending, limit=limit)
+
+    monkeypatch.setattr(waiting.cluster, "pods", pods)
+    monkeypatch.setattr("spotwright.workflows.provision.workflow.MAXIMUM_PENDING_DECISIONS", 1)
+    with pytest.raises(Unavailable, match="1 committed decisions of"):
+        provision(waiting.ports, clock=waiting.clock.now)
+    assert len(waiting.state.cluster().pending_decisions) == 1
     assert not waiting.state.cluster().failed_plans_pause_until
 
 

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Barrier, Event
 from typing import Any, cast
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
 
 from spotwright.adapters.aws.ec2.instances import Ec2
 from spotwright.errors import ApiError, Denied, Throttled, Unavailable
@@ -18,20 +18,26 @@ RUNNING = [f"i-{number}" for number in range(10)]
 
 class Client:
     """EC2 with the instances of ``RUNNING``, as strict as the real one about all ids of a call. The first call waits
-    until others wait; ``code``: with what calls of several ids are refused; ``limited``: a call about this id alone is
-    one too many."""
+    until others wait; ``refusal``: with what calls of several ids are refused; ``limited``: a call about this id alone
+    is one too many; ``troubled``: a call about this id alone is refused as those of several; ``together``: so many
+    calls of single ids after the first are answered when all of them are there."""
 
-    def __init__(self, code: str = "", *, limited: str = "") -> None:
+    def __init__(
+        self, refusal: str | BotoCoreError = "", *, limited: str = "", troubled: str = "", together: int = 0
+    ) -> None:
         self.calls: list[list[str]] = []
         self.open = Event()
-        self._code, self._limited = code, limited
+        self._refusal, self._limited, self._troubled = refusal, limited, troubled
+        self._together = Barrier(together) if together else None
 
     def describe_instances(self, *, InstanceIds: Sequence[str]) -> dict[str, Any]:
         self.calls.append(list(InstanceIds))
         if len(self.calls) == 1:
             assert self.open.wait(10)
-        if self._code and len(InstanceIds) > 1:
-            raise _error(self._code)
+        elif self._together is not None and len(InstanceIds) == 1:
+            self._together.wait(5)
+        if self._refusal and (len(InstanceIds) > 1 or [*InstanceIds] == [self._troubled]):
+            raise _error(self._refusal) if isinstance(self._refusal, str) else self._refusal
         if [*InstanceIds] == [self._limited]:
             raise _error("RequestLimitExceeded")
         if any(not id.startswith("i-") for id in InstanceIds):
@@ -43,7 +49,9 @@ class Client:
 
 
 def _error(code: str) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": code}}, "DescribeInstances")
+    status = {"HTTPStatusCode": 503 if code in ("InternalError", "Unavailable") else 400}
+    answer: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": status}
+    return ClientError(answer, "DescribeInstances")
 
 
 def _shown(id: str) -> dict[str, Any]:
@@ -88,12 +96,33 @@ def test_of_instances_that_are_asked_for_one_by_one_each_has_an_answer_of_its_ow
     assert isinstance(found[3], Throttled)
 
 
+@pytest.mark.parametrize("code", ["InternalError", "Unavailable"])
+def test_a_zone_in_trouble_hides_no_instance_of_another_one(code: str) -> None:
+    """EC2 fails calls that name an instance of the zone, and says nothing of which one that is."""
+    client = Client(code, troubled="i-1")
+    found = read(client, ["i-0", "i-1", "i-2", "i-3"])
+    assert [instance.id for instance in found if isinstance(instance, Instance)] == ["i-0", "i-2", "i-3"]
+    assert isinstance(found[1], Unavailable)
+
+
+def test_those_that_are_asked_for_one_by_one_do_not_wait_for_each_other() -> None:
+    client = Client("InternalError", together=3)
+    found = read(client, ["i-0", "i-1", "i-2", "i-3"])
+    assert [instance.id for instance in found if isinstance(instance, Instance)] == RUNNING[:4]
+
+
 @pytest.mark.parametrize(
-    ("code", "error"),
-    [("RequestLimitExceeded", Throttled), ("InternalError", Unavailable), ("UnauthorizedOperation", Denied)],
+    ("refusal", "error"),
+    [
+        ("RequestLimitExceeded", Throttled),
+        ("UnauthorizedOperation", Denied),
+        (ReadTimeoutError(endpoint_url="https://ec2"), Unavailable),
+    ],
 )
-def test_where_ec2_answers_nobody_nobody_asks_again_one_by_one(code: str, error: type[ApiError]) -> None:
-    client = Client(code)
+def test_where_ec2_answers_nobody_nobody_asks_again_one_by_one(
+    refusal: str | BotoCoreError, error: type[ApiError]
+) -> None:
+    client = Client(refusal)
     found = read(client, RUNNING)
     assert [type(answer) for answer in found[1:]] == [error] * 9
     assert len(client.calls) == 2

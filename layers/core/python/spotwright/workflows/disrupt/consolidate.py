@@ -18,6 +18,7 @@ from spotwright.telemetry import events
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.disrupt.eviction_limit import EvictionLimit, read_eviction_limit
 from spotwright.workflows.disrupt.inputs import (
+    PROPOSAL_MS,
     VALIDATION_SECONDS,
     DisruptResult,
     abort_proposal,
@@ -43,6 +44,7 @@ COMMIT_SECONDS: Final = 10
 REASONS_SHOWN: Final = 10
 # NodeClaims and new nodes named in a sentence.
 NAMES_SHOWN: Final = 5
+_OVERTAKEN: Final = "another decision was made first"
 
 
 def propose_consolidation(
@@ -98,10 +100,20 @@ def validate_consolidation(
 ) -> DisruptResult:
     """Commit the moves of a proposal that are still legal and still worth it; abort it when none is.
 
-    When another invocation committed a decision meanwhile, it is validated again after a pause.
+    When another invocation committed a decision meanwhile, it is validated again after a pause, or given up where that
+    is longer than it may wait.
     """
     with pausing(ports, consolidation.REASON, row.digest, clock) as pause_now:
-        return _validate(ports, row, clock(), seconds_left, pause_now)
+        return _validate(ports, row, clock(), seconds_left, lambda: _validate_again(ports, row, clock(), pause_now()))
+
+
+def _validate_again(ports: ProvisionPorts, row: CommandRow, now: datetime, pause_seconds: int) -> None:
+    delay_seconds = max(1, pause_seconds)
+    if epoch_ms(now) + delay_seconds * 1000 <= row.created + PROPOSAL_MS:
+        again = Doorbell(row.cluster, "validate", row.id)
+        ports.doorbells.ring("disrupt", [again], delay_seconds=delay_seconds)
+    elif abort_proposal(ports, row):
+        record_rejections(ports, row, dict.fromkeys(row.candidates, _OVERTAKEN), now=now)
 
 
 def _validate(
@@ -109,7 +121,7 @@ def _validate(
     row: CommandRow,
     now: datetime,
     seconds_left: SecondsLeft,
-    pause_now: Callable[[], int],
+    validate_again: Callable[[], None],
 ) -> DisruptResult:
     cluster = ports.state.cluster()
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
@@ -127,12 +139,11 @@ def _validate(
     )
     found = consolidation.judge(snapshot, plan, catalog, chosen, has_time=lambda: _has_time(seconds_left))
     kept += found.refused
-    again = Doorbell(row.cluster, "validate", row.id)
     try:
         wanted = sum(len(move.candidates) for move in found.moves)
         admitted, breaker_open = admit(ports, snapshot, row.id, wanted)
     except Conflict:
-        ports.doorbells.ring("disrupt", [again], delay_seconds=max(1, pause_now()))
+        validate_again()
         return DisruptResult()
     if admitted < wanted:
         first = _first(found.moves, chosen, admitted)
@@ -158,7 +169,7 @@ def _validate(
         launched=cluster.launched,
     )
     if decision is None:
-        ports.doorbells.ring("disrupt", [again], delay_seconds=max(1, pause_now()))
+        validate_again()
         return DisruptResult()
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
     _record_approvals(ports, snapshot, found.moves, limit)

@@ -26,6 +26,7 @@ from spotwright.telemetry.rows import EventRow
 from spotwright.workflows.disrupt.consolidate import propose_consolidation, record_rejections
 from spotwright.workflows.disrupt.drift import commit_drift, find_drifted
 from spotwright.workflows.disrupt.inputs import (
+    PROPOSAL_MS,
     VALIDATION_SECONDS,
     DisruptResult,
     Gather,
@@ -42,8 +43,6 @@ from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
-# A proposal that was not validated within this time is dropped, milliseconds.
-PROPOSAL_MS: Final = 120_000
 _NOT_VALIDATED: Final = "it was not validated within two minutes"
 # A command's row stays below DynamoDB's 400 KB, however long names are. Further nodes are proposed a minute later.
 MAXIMUM_CANDIDATES: Final = 500

@@ -23,6 +23,8 @@ from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, ClusterRow, 
 
 # Karpenter's validation delay: a node must still be empty after it.
 VALIDATION_SECONDS: Final = 15
+# A proposal that was not validated within this time is dropped, milliseconds.
+PROPOSAL_MS: Final = 120_000
 
 
 class DisruptResult(msgspec.Struct, frozen=True):

@@ -74,7 +74,7 @@ class _Rounds:
         self.pod_wait_seconds: list[float] = []
         self.postponed = 0
         self.told: list[tuple[Snapshot, Plan, Decision | None]] = []
-        # When a round last began to list the cluster; None = none has.
+        # When the round that is made now began to list the cluster; None = it has not, or there is none.
         self.list_began: datetime | None = None
 
     def result(self) -> ProvisionResult:
@@ -141,7 +141,9 @@ def _plan_rounds(
         if row.served_requests < row.planning_requests:
             if attempt and seconds_left is not None and seconds_left() < ROUND_SECONDS:
                 break
-            if not _plan_round(ports, rounds, row, clock, seconds_left):
+            is_done = _plan_round(ports, rounds, row, clock, seconds_left)
+            rounds.list_began = None
+            if not is_done:
                 continue
             if rounds.postponed:
                 break
@@ -168,7 +170,8 @@ def _plan_round(
         )
     now = clock()
     snapshot, plan = _plan(ports, rounds, row, now, clock, seconds_left)
-    if plan.excess_nodeclaims:
+    is_listed = rounds.list_began is not None
+    if plan.excess_nodeclaims and is_listed:
         _scale_down(ports, snapshot, row, plan)
         return False
     rounds.plans.append(plan)
@@ -180,6 +183,9 @@ def _plan_round(
         rounds.pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
     rounds.told.append((snapshot, plan, decision))
+    if plan.excess_nodeclaims:
+        # Its new nodes are on their way; what is left waits for a list.
+        return False
     if decision is not None or rounds.postponed or plan.nodes_held_back:
         ports.state.mark_served(row.planning_requests)
     else:
@@ -231,11 +237,12 @@ def _fit(
 def _check_reliance(ports: ProvisionPorts, row: ClusterRow, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
     """A cluster state alone removes no node, and does not keep pods waiting for longer than it takes to find that it
     lies: once in so many minutes the cluster is listed for them. Also where they get a new node by it: it may be
-    another one each time, on which they have no place. While lists pause, they get it. Raises BehindError.
+    another one each time, on which they have no place. While lists pause, they get it, and nodes that are to go keep
+    them from none. Raises BehindError.
     """
-    if plan.excess_nodeclaims:
-        raise BehindError(f"by it {len(plan.excess_nodeclaims)} NodeClaims of static NodePools go", code="RemovesNodes")
     pauses = repeated_plan.seconds_until_list(row, now=now) > 0
+    if plan.excess_nodeclaims and not (pauses and plan.new_nodes):
+        raise BehindError(f"by it {len(plan.excess_nodeclaims)} NodeClaims of static NodePools go", code="RemovesNodes")
     late = [] if pauses else [pod.key for pod in snapshot.pods if _waits_long(pod, now)]
     until = epoch_ms(now + LISTING_PERIOD)
     if late and not ports.state.throttle("listing", now=epoch_ms(now), until=until):

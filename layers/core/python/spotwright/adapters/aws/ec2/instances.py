@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
 from itertools import batched
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
+from botocore.exceptions import ClientError
 
 from spotwright.adapters.aws.ec2.codecs.instance import decode_fleet_error, decode_fleet_instances, decode_instance
 from spotwright.adapters.aws.ec2.codecs.instance_status import EVENT_CODES, decode_instance_status
@@ -40,6 +41,10 @@ _TROUBLE: Final = {
 _TEMPLATE_PAUSES_SECONDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.5, 0.5)
 _LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
 
+# What is answered for each of several instances whose call failed for all of them because of one.
+type _AskAlone = Literal["ask alone"]
+_ASK_ALONE: Final = "ask alone"
+
 
 class Ec2:
     """See Ec2Port. ``cluster``: value of the tag that all instances and launch templates of the cluster have.
@@ -49,7 +54,7 @@ class Ec2:
 
     def __init__(self, client: "EC2Client", *, cluster: str, without_retries: "EC2Client | None" = None) -> None:
         self._client, self._cluster, self._client_without_retries = client, cluster, without_retries or client
-        self._instance: Final = BatchedReads(self._read_instances)
+        self._together: Final = BatchedReads(self._read_together)
 
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
         with translate_errors("CreateFleet"):
@@ -188,28 +193,32 @@ class Ec2:
         return tuple(sorted(instances, key=lambda instance: instance.id))
 
     def instance(self, instance_id: str) -> Instance | None:
-        """Instances that threads ask for at the same moment are read by one call."""
-        return self._instance(instance_id)
+        """Instances that threads ask for at the same moment are read by one call. An id that EC2 does not know, or that
+        is of a zone in trouble, fails it for all ids: then each thread asks for its own, side by side.
+        """
+        answer = self._together(instance_id)
+        return self._read_alone(instance_id) if isinstance(answer, str) else answer
 
-    def _read_instances(self, instance_ids: Sequence[str]) -> dict[str, Instance | None | Exception]:
-        """None = EC2 says NotFound. An id that EC2 does not know, or a zone that is in trouble, fails the call for all
-        ids: then each is asked for alone."""
+    def _read_together(self, instance_ids: Sequence[str]) -> dict[str, Instance | None | _AskAlone | Exception]:
+        if len(instance_ids) == 1:
+            return {instance_ids[0]: self._read_alone(instance_ids[0])}
         try:
             found = self._described(instance_ids)
-        except (Throttled, Unavailable, Denied):
-            raise
         except ApiError as failure:
-            if len(instance_ids) == 1:
-                return {instance_ids[0]: None if isinstance(failure, NotFound) else failure}
-            return {id: answer for each in instance_ids for id, answer in self._read_alone(each).items()}
-        empty = Unavailable(f"DescribeInstances {', '.join(instance_ids)}: an empty answer, which says nothing")
-        return {id: found.get(id, empty) for id in instance_ids}
+            if isinstance(failure, Throttled | Denied) or not _is_answer(failure):
+                raise
+            return dict.fromkeys(instance_ids, _ASK_ALONE)
+        return {id: found.get(id, _empty_answer(id)) for id in instance_ids}
 
-    def _read_alone(self, instance_id: str) -> dict[str, Instance | None | Exception]:
+    def _read_alone(self, instance_id: str) -> Instance | None:
+        """None = EC2 says NotFound."""
         try:
-            return self._read_instances((instance_id,))
-        except ApiError as failure:
-            return {instance_id: failure}
+            found = self._described((instance_id,))
+        except NotFound:
+            return None
+        if instance_id not in found:
+            raise _empty_answer(instance_id)
+        return found[instance_id]
 
     def _described(self, instance_ids: Sequence[str]) -> dict[str, Instance]:
         with translate_errors(f"DescribeInstances {', '.join(instance_ids)}"):
@@ -240,6 +249,15 @@ class Ec2:
 
     def _cluster_filter(self) -> "FilterTypeDef":
         return {"Name": f"tag:{labels.CLUSTER_NAME_TAG}", "Values": [self._cluster]}
+
+
+def _is_answer(failure: ApiError) -> bool:
+    """Whether EC2 itself refused the call, and not the way to it."""
+    return isinstance(failure.__cause__, ClientError)
+
+
+def _empty_answer(instance_id: str) -> Unavailable:
+    return Unavailable(f"DescribeInstances {instance_id}: an empty answer, which says nothing")
 
 
 def _digest(data: Mapping[str, Any]) -> str:
