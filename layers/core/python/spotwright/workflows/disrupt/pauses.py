@@ -18,10 +18,9 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.disrupt.inputs import DisruptResult
-from spotwright.workflows.planning.repeated_plan import digest_of
+from spotwright.workflows.planning import repeated_plan
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.rows import CommitPause, epoch_ms
-from spotwright.workflows.ports.state import WRONG_CLOCK_MS
 
 log: Final = logging.getLogger("spotwright.disruption")
 
@@ -37,9 +36,7 @@ def pause_seconds(began: datetime, ended: datetime) -> float:
 
 
 def milliseconds_left(until: int, now: datetime) -> int:
-    """Of a pause; 0 = it is over. One that is longer than any may be is of a clock that is wrong, and is none."""
-    left = until - epoch_ms(now)
-    return left if 0 < left <= LONGEST_PAUSE_SECONDS * 1000 + WRONG_CLOCK_MS else 0
+    return repeated_plan.milliseconds_left(until, now, LONGEST_PAUSE_SECONDS)
 
 
 def digest_of_candidates(snapshot: Snapshot, names: Collection[str]) -> str:
@@ -50,7 +47,7 @@ def digest_of_candidates(snapshot: Snapshot, names: Collection[str]) -> str:
     claims = [claim for claim in snapshot.nodeclaims if claim.name in names]
     nodes = {claim.node_name for claim in claims}
     pods = (pod for pod in snapshot.pods if pod.node_name in nodes)
-    return digest_of(snapshot.nodepools, snapshot.nodeclasses, claims, pods)
+    return repeated_plan.digest_of(snapshot.nodepools, snapshot.nodeclasses, claims, pods)
 
 
 def is_pausing(ports: ProvisionPorts, reason: str, digest: str, *, now: datetime) -> bool:

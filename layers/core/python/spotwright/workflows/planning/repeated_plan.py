@@ -36,17 +36,18 @@ def pause_until(began: datetime, ended: datetime) -> int:
 
 def is_pausing(row: ClusterRow, digest: str, *, now: datetime) -> bool:
     """Whether a plan of the same would be made again too soon. A pause of a clock that is wrong says nothing."""
-    return digest == row.plans_pause_digest and _milliseconds_left(row.plans_pause_until, now) > 0
+    return digest == row.plans_pause_digest and milliseconds_left(row.plans_pause_until, now, LONGEST_PAUSE_SECONDS) > 0
 
 
 def seconds_until_list(row: ClusterRow, *, now: datetime) -> int:
     """Until a plan may list the cluster after one that failed, rounded up; 0 = it may."""
-    return -(-_milliseconds_left(row.failed_plans_pause_until, now) // 1000)
+    return -(-milliseconds_left(row.failed_plans_pause_until, now, LONGEST_PAUSE_SECONDS) // 1000)
 
 
-def _milliseconds_left(until: int, now: datetime) -> int:
+def milliseconds_left(until: int, now: datetime, longest_seconds: int) -> int:
+    """Of a pause; 0 = it is over. One that is longer than any may be is of a clock that is wrong, and is none."""
     left = until - epoch_ms(now)
-    return left if 0 < left <= LONGEST_PAUSE_SECONDS * 1000 + WRONG_CLOCK_MS else 0
+    return left if 0 < left <= longest_seconds * 1000 + WRONG_CLOCK_MS else 0
 
 
 def digest_of_snapshot(snapshot: Snapshot) -> str:
