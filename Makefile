@@ -9,7 +9,7 @@
 # make bench-planning   what provision itself needs beside 1,000 to 50,000 pods: processor time, memory, bytes to S3
 # make bench-scale   one pending pod → CreateFleet beside 1,000 and 10,000 pods of a real API server; ARGS="--sizes 5000/50000" for more
 # make bench-lifecycle   100 nodes with a pod each, up and down; ARGS="--nodes 60 --notices 50 --further-pods 140" with notices of EC2, --karpenter beside it
-# make bench-public-tests NAME=Interference   Karpenter's public performance tests; ARGS=--karpenter for the same of Karpenter
+# make bench-public-tests NAME=Interference   Karpenter's public tests; ARGS="--of both" for the same of Karpenter, --suite regression
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 # make bench-disruption   what consolidation saves for how many evictions; ARGS="--evictions 10 30 --karpenter 100" beside Karpenter

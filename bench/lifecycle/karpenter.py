@@ -47,8 +47,11 @@ def build(report: Callable[[str], None]) -> Karpenter:
 
 
 @contextmanager
-def running(karpenter: Karpenter, stack: Stack, options: StackOptions) -> Iterator[None]:
-    """The controller runs, with the CustomResourceDefinitions and a class whose nodes boot as long as the stack's."""
+def running(karpenter: Karpenter, stack: Stack, options: StackOptions, *, feature_gates: str = "") -> Iterator[None]:
+    """The controller runs, with the CustomResourceDefinitions and a class whose nodes boot as long as the stack's.
+
+    `feature_gates` as in Karpenter's setting FEATURE_GATES; empty: its defaults.
+    """
     for folder in karpenter.crds:
         stack.kubectl("apply", "-f", str(folder))
     stack.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
@@ -65,6 +68,8 @@ def running(karpenter: Karpenter, stack: Stack, options: StackOptions) -> Iterat
             "METRICS_PORT": str(ports.take()),
             "HEALTH_PROBE_PORT": str(ports.take()),
         }
+        if feature_gates:
+            environment["FEATURE_GATES"] = feature_gates
         with Processes(stack.logs) as processes:
             processes.start("karpenter", [str(karpenter.binary)], environment=environment)
             yield

@@ -1,9 +1,10 @@
-"""`python -m bench.lifecycle.public_tests NAME`: Karpenter's public performance tests, on the deployed local stack.
+"""`python -m bench.lifecycle.public_tests NAME`: Karpenter's public end-to-end tests, on the deployed local stack.
 
-They are written for any provider of this API, and are taken as they are from Karpenter's module. With --karpenter the
-same tests follow of Karpenter's controller with its provider for kwok, on a control plane of its own. Printed is how
-long each phase took that came to its end; the whole output stays in build/public-tests. It needs Linux and up to an
-hour for each, and nothing but loopback addresses.
+They are written for any provider of this API, and are taken as they are from Karpenter's module: of its suite
+`performance` or `regression`. With `--of both` the same tests follow of Karpenter's controller with its provider for
+kwok, on a control plane of its own. Printed is how long each test took, its cleaning up included, and each phase of one
+for performance; the whole output stays in build/public-tests. It needs Linux and up to an hour for each test of
+performance, three for the whole of `regression`, and nothing but loopback addresses.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,11 +36,16 @@ from local.stack import Stack, StackOptions
 
 # The Go module that fixes the version of the tests.
 _MODULE: Final = Path(__file__).parent / "karpenter_tests"
-_PACKAGE: Final = "sigs.k8s.io/karpenter/test/suites/performance"
+_SUITES: Final = "sigs.k8s.io/karpenter/test/suites"
 _ENVIRONMENT: Final = "test/pkg/environment/common"
+_DEFINITIONS: Final = "pkg/apis/crds"
+_BUFFERS: Final = "autoscaling.x-k8s.io_capacitybuffers.yaml"
 _OUTPUT: Final = Path("build/public-tests")
-_TEST_MINUTES: Final = 60
+_MINUTES: Final = {"performance": 60, "regression": 240}
+# What the suites test; each is off by default on both sides.
+_FEATURE_GATES: Final = "CapacityBuffer=true,NodeRepair=true,StaticCapacity=true"
 _READY_SECONDS: Final = 180
+_NANOSECONDS: Final = 1_000_000_000
 # The tests fail where a node of somebody else takes their pods.
 _TAINT: Final = {"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}
 _SIZE: Final = {"cpu": "16", "memory": "32Gi", "pods": "110"}
@@ -60,74 +67,95 @@ _SYSTEM_NODE: Final = {
 type Object = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """The program with the tests of a suite, which of them run, and where their default objects and definitions are."""
+
+    suite: str
+    name: str
+    binary: Path
+    environment: Path
+    definitions: Path
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench-public-tests", description=__doc__)
     parser.add_argument("name", help="a regular expression: the tests whose names it matches, such as Interference")
-    parser.add_argument("--karpenter", action="store_true", help="the same of Karpenter")
+    parser.add_argument("--suite", choices=sorted(_MINUTES), default="performance")
+    parser.add_argument("--of", choices=("spotwright", "karpenter", "both"), default="spotwright")
     options = parser.parse_args()
     # As Ctrl-C: every process of the stack is ended on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    tests, environment = _build()
-    reference = karpenter.build(_tell) if options.karpenter else None
+    tests = _build(options.suite, options.name)
+    reference = karpenter.build(_tell) if options.of != "spotwright" else None
     try:
-        _of_spotwright(tests, environment, options.name)
+        if options.of != "karpenter":
+            _of_spotwright(tests)
         if reference is not None:
-            _of_karpenter(reference, tests, environment, options.name)
+            _of_karpenter(reference, tests)
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-def _build() -> tuple[Path, Path]:
-    """The program with the tests, and the folder with their default objects; raises CalledProcessError."""
+def _build(suite: str, name: str) -> Tests:
+    """Raises CalledProcessError."""
     _tell("building Karpenter's public tests, a few minutes the first time")
     variables = dict(go_environment(cache_folder(), _tell))
-    binary = cache_folder() / "bench-karpenter-public-tests"
-    subprocess.run(["go", "test", "-c", "-o", str(binary), _PACKAGE], cwd=_MODULE, env=variables, check=True)
+    binary = cache_folder() / f"bench-karpenter-public-tests-{suite}"
+    command = ["go", "test", "-c", "-o", str(binary), f"{_SUITES}/{suite}"]
+    subprocess.run(command, cwd=_MODULE, env=variables, check=True)
     listed = subprocess.run(
         ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/karpenter"],
         cwd=_MODULE, env=variables, check=True, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    return binary, Path(listed.stdout.strip()) / _ENVIRONMENT
+    module = Path(listed.stdout.strip())
+    return Tests(suite, name, binary, module / _ENVIRONMENT, module / _DEFINITIONS)
 
 
-def _of_spotwright(tests: Path, environment: Path, name: str) -> None:
+def _of_spotwright(tests: Tests) -> None:
     with _directory() as directory:
         _tell("a local stack with Spotwright deployed, about a minute")
         options = StackOptions(lenient=WITHOUT_DELAYS, joining=Joining.AT_ONCE)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=options) as stack:
             _add_system_node(stack)
+            stack.kubectl("apply", "-f", str(tests.definitions / _BUFFERS))
             roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
-            CdkDeployment(stack, node_roles=roles).deploy()
+            deployment = CdkDeployment(stack, node_roles=roles)
+            deployment.settings["FEATURE_GATES"] = _FEATURE_GATES
+            deployment.deploy()
             _move_to_system_node(stack)
             (node_class,) = (
                 made for made in yaml.safe_load_all(class_and_pool(stack.cluster)) if made["kind"] == "EC2NodeClass"
             )
             node_class["metadata"] = {"name": "default"}
-            pool = _pool(environment)
+            pool = _pool(tests)
             reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
             pool["spec"]["template"]["spec"]["nodeClassRef"] = reference
-            _run(stack, "Spotwright", tests, name, node_class, pool)
+            _run(stack, "Spotwright", tests, node_class, pool)
 
 
-def _of_karpenter(reference: karpenter.Karpenter, tests: Path, environment: Path, name: str) -> None:
+def _of_karpenter(reference: karpenter.Karpenter, tests: Tests) -> None:
     with _directory() as directory:
         _tell("a local control plane with Karpenter")
         options = StackOptions()
-        with Stack.start(directory, options=options) as stack, karpenter.running(reference, stack, options):
+        with (
+            Stack.start(directory, options=options) as stack,
+            karpenter.running(reference, stack, options, feature_gates=_FEATURE_GATES),
+        ):
             _add_system_node(stack)
             _move_to_system_node(stack)
             # The tests make their own.
             found = json.loads(stack.kubectl("get", "kwoknodeclass", "default", "-o", "json").stdout)
             stack.kubectl("delete", "kwoknodeclass", "default")
             node_class = {key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": "default"}}
-            pool = _pool(environment)
+            pool = _pool(tests)
             pool["spec"]["template"]["metadata"] = {"labels": {KUBELET_LABEL: "kwok"}}
-            _run(stack, "Karpenter", tests, name, node_class, pool)
+            _run(stack, "Karpenter", tests, node_class, pool)
 
 
-def _pool(environment: Path) -> Object:
-    pool: Object = yaml.safe_load((environment / "default_nodepool.yaml").read_text())
+def _pool(tests: Tests) -> Object:
+    pool: Object = yaml.safe_load((tests.environment / "default_nodepool.yaml").read_text())
     return pool
 
 
@@ -145,7 +173,7 @@ def _move_to_system_node(stack: Stack) -> None:
         stack.kubectl("rollout", "status", "deployment", *named, f"--timeout={_READY_SECONDS}s")
 
 
-def _run(stack: Stack, who: str, tests: Path, name: str, node_class: Object, pool: Object) -> None:
+def _run(stack: Stack, who: str, tests: Tests, node_class: Object, pool: Object) -> None:
     output = (_OUTPUT / who.lower()).resolve()
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
@@ -153,8 +181,11 @@ def _run(stack: Stack, who: str, tests: Path, name: str, node_class: Object, poo
     for flag, made in {"-default-nodeclass": node_class, "-default-nodepool": pool}.items():
         files[flag] = output / f"{flag.removeprefix('-')}.yaml"
         files[flag].write_text(yaml.safe_dump(made))
+    minutes = _MINUTES[tests.suite]
+    results = output / "results.json"
     command = [
-        str(tests), "-test.v", f"-test.timeout={_TEST_MINUTES}m", "-ginkgo.v", f"-ginkgo.focus={name}",
+        str(tests.binary), "-test.v", f"-test.timeout={minutes + 1}m", f"-ginkgo.timeout={minutes}m", "-ginkgo.v",
+        f"-ginkgo.json-report={results}", f"-ginkgo.focus={tests.name}",
         *(f"{flag}={file}" for flag, file in files.items()),
     ]  # fmt: skip
     variables = {
@@ -164,12 +195,13 @@ def _run(stack: Stack, who: str, tests: Path, name: str, node_class: Object, poo
         "PATH": os.defpath,
     }
     log = output / "output.txt"
-    _tell(f"{name}: output in {log}")
+    _tell(f"{tests.suite}, {tests.name}: output in {log}")
     with log.open("w") as written:
         process = subprocess.Popen(command, cwd=output, env=variables, stdout=written, stderr=subprocess.STDOUT)
         _follow(process, who, output)
     shutil.copytree(stack.logs, output / "logs")
-    print(f"| {who}: {name} | {'passed' if process.returncode == 0 else 'failed'} |", flush=True)
+    for line in _results(who, results):
+        print(line, flush=True)
 
 
 def _follow(process: "subprocess.Popen[bytes]", who: str, output: Path) -> None:
@@ -180,14 +212,23 @@ def _follow(process: "subprocess.Popen[bytes]", who: str, output: Path) -> None:
             time.sleep(1)
             for report in sorted(set(output.glob("*_performance_report.json")) - told):
                 told.add(report)
-                print(_line(who, json.loads(report.read_text())), flush=True)
+                print(_phase(who, json.loads(report.read_text())), flush=True)
     finally:
         process.kill()
 
 
-def _line(who: str, report: Mapping[str, Any]) -> str:
-    seconds = report["total_time"] / 1e9
+def _phase(who: str, report: Mapping[str, Any]) -> str:
+    seconds = report["total_time"] / _NANOSECONDS
     return f"| {who}: {report['test_name']} | {seconds:.0f} s | {report['total_nodes']} nodes |"
+
+
+def _results(who: str, results: Path) -> Iterator[str]:
+    """A line for each test that ran, in the shape of Ginkgo's reports."""
+    for suite in json.loads(results.read_text()):
+        for spec in suite["SpecReports"] or ():
+            if spec["LeafNodeType"] == "It" and spec["State"] != "skipped":
+                name = ": ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
+                yield f"| {who}: {name} | {spec['State']} | {spec['RunTime'] / _NANOSECONDS:.0f} s |"
 
 
 @contextmanager
