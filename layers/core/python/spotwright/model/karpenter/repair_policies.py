@@ -71,18 +71,25 @@ def unhealthy_condition(node: Node) -> UnhealthyCondition | None:
 
 
 def _unhealthy_conditions(node: Node) -> Iterator[UnhealthyCondition]:
-    is_timely = _has_right_clock(node)
     for condition in node.conditions:
         for policy in REPAIR_POLICIES:
             since = condition.last_transition_time
             if (policy.condition, policy.status) == (condition.type, condition.status) and since is not None:
                 yield UnhealthyCondition(
-                    condition.type, condition.status, since, policy.toleration, is_timely=is_timely
+                    condition.type,
+                    condition.status,
+                    since,
+                    policy.toleration,
+                    is_timely=_has_right_clock(node, condition.type),
                 )
 
 
-def _has_right_clock(node: Node) -> bool:
-    """False: a condition of the Node is older than the Node, so that a clock that is slow wrote it."""
+def _has_right_clock(node: Node, condition: str) -> bool:
+    """False: other conditions of the Node are older than the Node, so that a clock that is slow wrote them.
+
+    One condition alone was dated back by who reports it, unless the Node has no other.
+    """
     created = node.metadata.creation_timestamp
-    times = (condition.last_transition_time for condition in node.conditions)
+    others = [other for other in node.conditions if other.type != condition] or node.conditions
+    times = (other.last_transition_time for other in others)
     return created is None or all(at is None or at >= created - JOINING for at in times)
