@@ -332,12 +332,13 @@ def test_new_claims_are_read_for_as_long_as_a_status_may_not_count_them(
     assert snapshot.nodeclaims == (world.claims() if is_read else small)
 
 
-def test_a_daemonset_that_requests_less_than_nothing_is_room_on_no_node(world: World) -> None:
-    template = msgspec.structs.replace(builders.daemonset_pod("lie", ""), requests={"cpu": -(10**6)})
-    state = hide(state_of(world), daemonsets=(DaemonSet(ObjectMeta("lie", "kube-system"), template),))
-    with pytest.raises(BehindError, match="requests less than nothing") as refused:
-        laid_over(world, state)
-    assert refused.value.code == "NegativeSize"
+def test_daemonsets_are_those_of_the_api_server(world: World) -> None:
+    def daemonset(name: str) -> DaemonSet:
+        return DaemonSet(ObjectMeta(name, "kube-system"), builders.daemonset_pod(name, ""))
+
+    world.cluster.put("daemonsets", daemonset("agent"))
+    state = hide(state_of(world), daemonsets=(daemonset("lie"),))
+    assert [each.metadata.name for each in laid_over(world, state).daemonsets] == ["agent"]
 
 
 @pytest.mark.parametrize(("gates", "names"), [((), []), ((NODE_OVERLAY,), ["stated"])])

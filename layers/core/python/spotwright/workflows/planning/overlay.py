@@ -1,9 +1,10 @@
 """What is laid over a cluster state: what was committed since it was taken, and what a plan must not take on trust.
 
 A state is some seconds behind the cluster, without knowing how many, and whoever holds the forwarder's token may write
-another one. NodePools, EC2NodeClasses and NodeOverlays, which say what may be bought and what it costs, are read from
-the API server, and so are pods that wait and claims that rows name and the state does not show. These are few. Where
-they are many, the state is too far behind, and the cluster is listed.
+another one. NodePools, EC2NodeClasses and NodeOverlays, which say what may be bought and what it costs, and DaemonSets,
+which say how much of a node is left for pods, are read from the API server, and so are pods that wait and claims that
+rows name and the state does not show. These are few. Where they are many, the state is too far behind, and the cluster
+is listed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -60,11 +61,11 @@ class BehindError(Exception):
 
 
 def to_snapshot(state: ClusterState, cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:
-    """The objects of a state, with the NodePools, classes and NodeOverlays of the API server."""
+    """The objects of a state, with the NodePools, classes, NodeOverlays and DaemonSets of the API server."""
     objects = state.objects
     gates = settings.feature_gates
-    with ThreadPoolExecutor(2) as beside:
-        nodeclasses = beside.submit(cluster.nodeclasses)
+    with ThreadPoolExecutor(3) as beside:
+        nodeclasses, daemonsets = beside.submit(cluster.nodeclasses), beside.submit(cluster.daemonsets)
         overlays = beside.submit(cluster.nodeoverlays) if NODE_OVERLAY in gates else None
         nodepools = cluster.nodepools()
     return Snapshot(
@@ -74,7 +75,7 @@ def to_snapshot(state: ClusterState, cluster: ClusterPort, settings: Settings, n
         nodeclasses=nodeclasses.result(),
         nodeclaims=objects.nodeclaims,
         nodes=objects.nodes,
-        daemonsets=objects.daemonsets,
+        daemonsets=daemonsets.result(),
         pod_disruption_budgets=objects.pod_disruption_budgets,
         pods=objects.pods,
         namespaces=objects.namespaces,
@@ -215,9 +216,8 @@ def _by_name(claims: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
 
 def _check_sizes(snapshot: Snapshot) -> None:
     """Nothing requests less than nothing, which would be room on its node. Raises BehindError."""
-    pods = (*snapshot.pods, *(daemonset.template for daemonset in snapshot.daemonsets))
     # Replicas share what they request.
-    distinct = {id(pod.requests): pod for pod in pods}
+    distinct = {id(pod.requests): pod for pod in snapshot.pods}
     for pod in distinct.values():
         if any(size < 0 for size in pod.requests.values()):
             raise BehindError(f"in it {pod.key} requests less than nothing", code="NegativeSize")
