@@ -46,6 +46,11 @@ _MINUTES: Final = {"performance": 60, "regression": 240}
 _FEATURE_GATES: Final = "CapacityBuffer=true,NodeRepair=true,StaticCapacity=true"
 _READY_SECONDS: Final = 180
 _NANOSECONDS: Final = 1_000_000_000
+# As in the NodePools of Karpenter's tests for AWS: some tests count nodes, which hold three pods at least.
+_REQUIREMENTS: Final = (
+    {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
+    {"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["2"]},
+)
 # The tests fail where a node of somebody else takes their pods.
 _TAINT: Final = {"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}
 _SIZE: Final = {"cpu": "16", "memory": "32Gi", "pods": "110"}
@@ -132,6 +137,7 @@ def _of_spotwright(tests: Tests) -> None:
             pool = _pool(tests)
             reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
             pool["spec"]["template"]["spec"]["nodeClassRef"] = reference
+            pool["spec"]["template"]["spec"]["requirements"] += _REQUIREMENTS
             _run(stack, "Spotwright", tests, node_class, pool)
 
 
@@ -200,8 +206,8 @@ def _run(stack: Stack, who: str, tests: Tests, node_class: Object, pool: Object)
         process = subprocess.Popen(command, cwd=output, env=variables, stdout=written, stderr=subprocess.STDOUT)
         _follow(process, who, output)
     shutil.copytree(stack.logs, output / "logs")
-    for line in _results(who, results):
-        print(line, flush=True)
+    lines = [*_results(who, results)]
+    print("\n".join(lines) or f"no test of {tests.suite} has a name that matches {tests.name}", flush=True)
 
 
 def _follow(process: "subprocess.Popen[bytes]", who: str, output: Path) -> None:
