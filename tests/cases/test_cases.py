@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from spotwright.cli.inputs.catalog_file import read_catalog_file
-from spotwright.cli.inputs.documents import read_documents
 from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
+from spotwright.cli.inputs.sources import read_documents
 from spotwright.cli.text.plan_json import plan_to_json
 from spotwright.cli.text.plan_report import PlanReport
 from spotwright.model.ec2.instance_type import Catalog

@@ -9,7 +9,7 @@ import pytest
 from kubernetes.client.configuration import Configuration
 
 from spotwright.cli import main
-from spotwright.cli.inputs import documents, live_cluster
+from spotwright.cli.inputs import live_cluster, sources
 from spotwright.cli.inputs.builtin_catalog import load_builtin_catalog
 from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
 from spotwright.errors import NotFound
@@ -436,5 +436,5 @@ def test_pods_have_the_priority_of_their_class(write: Any) -> None:
         "m.yaml", ranks % ("high", 1000, "false"), ranks % ("usual", 5, "true"), pod % ("a", "high"),
         pod % ("b", '""'), pod % ("c", "system-node-critical"),
     )  # fmt: skip
-    snapshot = decode_snapshot(documents.read_documents([file]))
+    snapshot = decode_snapshot(sources.read_documents([file]))
     assert {pod.metadata.name: pod.priority for pod in snapshot.pods} == {"a": 1000, "b": 5, "c": 2_000_001_000}

@@ -199,7 +199,7 @@ def _read_nodeclass(path: str) -> "EC2NodeClass":
     from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
     from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
     from spotwright.cli.inputs.conversion import upgrade_documents
-    from spotwright.cli.inputs.documents import read_documents
+    from spotwright.cli.inputs.sources import read_documents
 
     documents, _ = upgrade_documents(read_documents([path]))
     classes = [document for document in documents.objects if document.content.get("kind") == "EC2NodeClass"]

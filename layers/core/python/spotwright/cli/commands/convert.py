@@ -35,7 +35,7 @@ def add(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the objects; 1 when something is left to do by hand."""
-    from spotwright.cli.inputs.documents import read_documents
+    from spotwright.cli.inputs.sources import read_documents
     from spotwright.cli.inputs.validation.check import refuse_duplicates
     from spotwright.cli.text.yaml_documents import write_yaml
     from spotwright.conversion.remarks import Level

@@ -229,10 +229,11 @@ def _read_inputs(
     from spotwright.cli.inputs.assumed_volumes import assume_volumes
     from spotwright.cli.inputs.autoscaled import apply_autoscalers
     from spotwright.cli.inputs.conversion import upgrade_documents
-    from spotwright.cli.inputs.documents import deduplicate, read_documents
+    from spotwright.cli.inputs.documents import deduplicate
     from spotwright.cli.inputs.feature_gates import drop_gated_objects
     from spotwright.cli.inputs.invalid_nodepools import close_invalid_nodepools
     from spotwright.cli.inputs.manifest_snapshot import apply_manifests, decode_snapshot
+    from spotwright.cli.inputs.sources import read_documents
     from spotwright.cli.inputs.validation.check import Strictness, check_documents
 
     checked = check_documents(read_documents(options.files), Strictness(options.validate))

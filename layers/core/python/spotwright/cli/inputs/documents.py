@@ -1,7 +1,6 @@
-"""Manifests and case files, read from files, folders or stdin."""
+"""Kubernetes objects and where each stands: of a text in YAML or JSON, a manifest or a case file."""
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -14,7 +13,6 @@ from spotwright.model.quoting import quote
 type Json = dict[str, Any]
 type FieldPath = tuple[str | int, ...]
 
-STDIN: Final = "-"
 # More takes longer to read than anybody waits, or has no end, as /dev/zero.
 _MOST_CHARACTERS: Final = 64 * 2**20
 
@@ -69,24 +67,6 @@ class Documents(msgspec.Struct, frozen=True):
         return any(document.place is not None and document.place.is_case for document in self.objects)
 
 
-def read_documents(paths: Sequence[str]) -> Documents:
-    """All objects in files, folders (with subfolders) or stdin (``-``); raises InputError with file and line of
-    everything that cannot be read."""
-    read: list[Documents] = []
-    errors: list[str] = []
-    for path in paths:
-        try:
-            read.append(_read(path))
-        except InputError as error:
-            errors.append(str(error))
-    if errors:
-        raise InputError("\n".join(errors))
-    merged = _merge(read)
-    if not merged.objects:
-        raise InputError("\n".join((f"{', '.join(paths)}: there is no Kubernetes object in it", *merged.notes)))
-    return merged
-
-
 def deduplicate(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
     """The objects without duplicates, of which the last counts as with ``kubectl apply``, and notes about them."""
     by_key: dict[object, Document] = {}
@@ -135,58 +115,23 @@ def parse_text(source: str, text: str) -> Documents:
     return Documents(tuple(objects), now, settings)
 
 
-def _read(path: str) -> Documents:
-    if path == STDIN:
-        return parse_text("stdin", _read_stdin())
-    # An empty path is the current folder for pathlib, and a variable without a value for whoever typed it.
-    if not path:
-        raise InputError("the name of a file is empty: name a manifest, a folder of them, or - for stdin")
-    if path.startswith(("https://", "http://")):
-        raise InputError(f"{path}: addresses are not read: pipe it in, with - for the file: curl -fsSL {path} | …")
-    if not Path(path).exists():
-        raise InputError(f"{path}: no such file or folder")
-    from spotwright.cli.inputs.folders import read_folder, rendering_command
-
-    if Path(path).is_dir():
-        return read_folder(Path(path))
-    if command := rendering_command(Path(path)):
-        raise InputError(f"{path}: not a manifest, but what manifests are rendered from: {command}")
-    return parse_text(path, read_text(Path(path)))
-
-
 def read_text(file: Path) -> str:
     """The text of a file; raises InputError."""
     try:
         with file.open(encoding="utf-8") as stream:
-            return _bounded(str(file), stream)
+            return bounded_text(str(file), stream)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: cannot be read: byte {error.start} is not UTF-8") from None
 
 
-def _read_stdin() -> str:
-    # Python has no stdin where it is closed.
-    if sys.stdin is None:
-        raise InputError("stdin: cannot be read: it is closed")
-    return _bounded("stdin", sys.stdin)
-
-
-def _bounded(source: str, stream: TextIO) -> str:
+def bounded_text(source: str, stream: TextIO) -> str:
+    """What a stream holds; raises InputError where that is too much for manifests."""
     text = stream.read(_MOST_CHARACTERS + 1)
     if len(text) > _MOST_CHARACTERS:
         raise InputError(f"{source}: cannot be read: it has more than 64 MiB, which is too much for manifests")
     return text
-
-
-def _merge(several: Iterable[Documents]) -> Documents:
-    now, settings, objects, notes = None, dict[str, Any](), list[Document](), list[str]()
-    for documents in several:
-        now = documents.now or now
-        settings |= documents.settings
-        objects += documents.objects
-        notes += documents.notes
-    return Documents(tuple(objects), now, settings, tuple(notes))
 
 
 def _contents(source: str, text: str) -> Iterator[tuple[object, tuple[FieldPath, ...]]]:
