@@ -10,7 +10,7 @@ import msgspec
 from forwarder.kinds import ClusterObject, WatchedKind
 from forwarder.sharing import share_equal_parts
 from spotwright.adapters.kubernetes.connection import Connection
-from spotwright.adapters.kubernetes.watch import Expired, list_pages, resource_version, watch_objects
+from spotwright.adapters.kubernetes.watch import Expired, Silent, list_pages, resource_version, watch_objects
 from spotwright.errors import ApiError, NotFound, Throttled
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
@@ -86,6 +86,9 @@ def list_and_watch(
             pause = FIRST_PAUSE_SECONDS
         except Expired:
             version = ""
+        except Silent as silence:
+            log_line(logger, log_lines.WATCH_SILENT, kind=kind.name, details=str(silence))
+            version = "" if is_silent else version
         except ApiError as failure:
             if isinstance(failure, NotFound) and kind.optional:
                 report(ListEnd(kind.name, frozenset(), "0"))

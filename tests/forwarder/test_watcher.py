@@ -227,6 +227,16 @@ def test_after_a_watch_that_says_nothing_the_kind_is_listed(serve: Serve, opened
     assert sum(isinstance(told, ListEnd) for told in watch_updates) == 3
 
 
+@pytest.mark.parametrize(("opened", "told"), [(SILENT, []), (ENDED, []), (ERROR, [log_lines.WATCH_FAILED.message] * 2)])
+def test_that_nothing_happens_to_a_kind_is_no_failure(
+    serve: Serve, caplog: pytest.LogCaptureFixture, opened: Step, told: list[str]
+) -> None:
+    """Of a kind that has not changed since the API server started there are no bookmarks."""
+    serve(ApiServer(nodes={"a": objects.node("a")}, watches=[opened, opened]))
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == told
+
+
 def test_watches_that_end_at_once_are_asked_for_less_and_less_often(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,10 @@ SCENARIOS = {
     "forwarder/test_state_shipping.py": (
         "a_slow_store_delays_a_doorbell_by_a_second_and_another_follows_when_it_answers",
     ),
-    "forwarder/test_watcher.py": ("an_api_server_that_is_away_is_asked_again",),
+    "forwarder/test_watcher.py": (
+        "an_api_server_that_is_away_is_asked_again",
+        "that_nothing_happens_to_a_kind_is_no_failure",
+    ),
     "functions/catalog/test_class_changes.py": ("a_deleted_class_waits_for_its_claims",),
     "functions/catalog/test_handler.py": (
         "a_class_that_aws_does_not_answer_about_is_named_and_counted",

@@ -496,6 +496,11 @@ WATCH_FAILED: Final = LogLine(
     when="The API server ended a list or watch with an error.",
     remedy="Nothing, unless it lasts.",
 )
+WATCH_SILENT: Final = LogLine(
+    _DEBUG, "watch said nothing, opens another", ("kind", "details"),
+    when="Nothing came of a watch for longer than the API server's bookmarks are apart. A kind of which there is nothing"
+    " yet is listed again.",
+)
 SENT_DOORBELLS: Final = LogLine(
     _INFO, "sent doorbells", ("doorbells",),
     when="The forwarder told the functions through SQS where to look.",

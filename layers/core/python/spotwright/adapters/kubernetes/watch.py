@@ -16,12 +16,16 @@ from spotwright.errors import Conflict, Unavailable
 
 # The API server ends a watch after this long; jittered, so that watches do not end together.
 WATCH_SECONDS = 240
-# Bookmarks come about once a minute: after this time without any event the connection counts as dead.
+# Bookmarks come about once a minute: after this time without any event the connection may be dead.
 SILENCE_SECONDS = 100.0
 
 
 class Expired(Conflict):
     """The API server no longer has the changes since that version: list again."""
+
+
+class Silent(Unavailable):
+    """A watch said nothing for so long that it may be dead."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -76,9 +80,10 @@ def list_pages(connection: Connection, path: str) -> Iterator[Page]:
 def watch_objects(
     connection: Connection, path: str, version: str, *, opened: Callable[[], object]
 ) -> Iterator[WatchEvent]:
-    """Changes after ``version``, until the API server ends the watch. Raises Expired, and Unavailable on silence.
+    """Changes after ``version``, until the API server ends the watch. Raises Expired, Silent, and Unavailable.
 
-    A watch that ends without any event, though it lasts for minutes and a bookmark comes in each, has failed.
+    Silent: no event for SILENCE_SECONDS, or until the watch ends, though it lasts for minutes. The API server sends
+    bookmarks about once a minute, but none of a kind of which it has seen no change since it started.
 
     ``opened``: called when the API server has accepted the watch, before any change.
     """
@@ -98,9 +103,11 @@ def watch_objects(
                 is_silent = False
                 yield _decode_event(path, line)
             if is_silent:
-                raise Unavailable(f"watch {path}: it ended without an event")
+                raise Silent(f"watch {path}: it ended without an event")
         finally:
             response.close()
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise Silent(f"watch {path}: no event for {SILENCE_SECONDS:.0f} s") from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unavailable(f"watch {path}: {error}", code=type(error).__name__) from error
     except Conflict as error:
