@@ -84,7 +84,7 @@ class CommandRow(msgspec.Struct, frozen=True):
     none. ``awaited_replacements``: those of which an Event says that they are waited for. ``rollout``, ``evictions``:
     see Disruption. ``failed``: epoch milliseconds at which it was given up because its replacements were not
     Initialized in time, 0 = it was not. ``moves``: of a consolidation, as long as it is proposed. ``digest``: of what
-    was known of the candidates of a consolidation when it was proposed."""
+    was known of the candidates when they were proposed."""
 
     id: str
     cluster: str
@@ -165,7 +165,9 @@ class NominationRow(msgspec.Struct, frozen=True):
 
 class CommitPause(msgspec.Struct, frozen=True):
     """The cluster was listed for nodes that were to be disrupted for this reason. ``digest``: of what was known of
-    them; for the same it is not listed again before ``until``, epoch milliseconds."""
+    them; for the same it is not listed again before ``until``, epoch milliseconds. "" = that failed, or has not ended:
+    it is listed for none.
+    """
 
     reason: str
     digest: str
