@@ -7,22 +7,22 @@ import msgspec
 import pytest
 
 from spotwright.decisions.decision import decode_decision
-from spotwright.errors import OutOfTime, Unavailable
+from spotwright.errors import Conflict, OutOfTime, Unavailable
 from spotwright.model import labels
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation import builders
-from spotwright.simulation.effects import Fault
+from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.state import FAILED_PLANS
-from spotwright.workflows.provision.workflow import provision, unserved_request
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_FOR_PODS
+from spotwright.workflows.provision.workflow import LISTING_SECONDS, provision, unserved_request
 from spotwright.workflows.sweep.poll import POLL_SECONDS, poll
 from tests.scenarios.lifecycle.conftest import fresh_world
 
@@ -208,6 +208,71 @@ def test_of_a_cluster_state_is_planned_at_once(waiting: World, api_server: Slow)
     assert api_server.lists == 1
 
 
+def waits_long(world: World) -> None:
+    """By the cluster state nothing is done for a pod that has waited for long."""
+    world.cluster_state.lag_seconds = 0
+    created = world.clock.now() - timedelta(minutes=10)
+    late = builders.pod("late", cpu_millicores=10**6, phase="Pending")
+    metadata = msgspec.structs.replace(late.metadata, creation_timestamp=created)
+    world.cluster.put("pods", msgspec.structs.replace(late, metadata=metadata, unschedulable=True))
+
+
+def test_a_list_for_pods_that_wait_long_that_fails_is_made_again_after_the_pause(
+    waiting: World, api_server: Slow
+) -> None:
+    """It counted as one of those that are made every ten minutes."""
+    waits_long(waiting)
+    assert lists_after(waiting, api_server)
+    api_server.slow = False
+    assert not lists_after(waiting, api_server, PAUSE_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+    assert not lists_after(waiting, api_server, LISTING_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+
+
+def test_a_list_for_pods_that_wait_long_whose_commit_is_lost_is_made_again_at_once(
+    waiting: World, api_server: Slow
+) -> None:
+    """The plan that was made in place of it knew no more than the cluster state says."""
+    waits_long(waiting)
+    api_server.slow = False
+    waiting.effects.inject(Fault("state", "commit", Conflict("another decision was first")))
+    assert plan(waiting) == 1
+    assert api_server.lists == 2
+
+
+def test_a_list_for_pods_that_wait_long_that_is_cut_off_is_made_again_after_the_longest_pause(
+    waiting: World, api_server: Slow
+) -> None:
+    """Others would wait for their nodes as long as each plan lists and is cut off."""
+    waits_long(waiting)
+    api_server.slow = False
+    waiting.effects.crash_at("state", "commit")
+    with pytest.raises(Crash):
+        plan(waiting)
+    waiting.state.planners.pop("provision")
+    assert not lists_after(waiting, api_server, LONGEST_PAUSE_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+
+
+def test_where_it_cannot_be_noted_that_the_cluster_was_listed_for_pods_that_wait_they_are_served(
+    waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits_long(waiting)
+    api_server.slow = False
+    refuse_note(waiting, LISTED_FOR_PODS, monkeypatch)
+    assert plan(waiting) == 1
+    row = waiting.state.cluster()
+    assert row.served_requests == row.planning_requests
+
+
+def test_a_note_of_a_wrong_clock_keeps_no_list_from_pods_that_wait_long(waiting: World, api_server: Slow) -> None:
+    waits_long(waiting)
+    late = waiting.clock.milliseconds() + 20 * 60_000
+    waiting.state.cluster_row = msgspec.structs.replace(waiting.state.cluster_row, listed_for_pods_until=late)
+    assert lists_after(waiting, api_server)
+
+
 def test_where_the_state_must_not_be_relied_on_the_pause_counts(
     waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +284,17 @@ def test_where_the_state_must_not_be_relied_on_the_pause_counts(
     assert lists_after(waiting, api_server)
     assert not lists_after(waiting, api_server, PAUSE_SECONDS - 1)
     assert lists_after(waiting, api_server, 1)
+
+
+def refuse_note(world: World, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = world.state.begin_planning
+
+    def unavailable(work: str, *, now: int, until: int) -> bool:
+        if work == refused:
+            raise Unavailable("DynamoDB does not answer")
+        return usual(work, now=now, until=until)
+
+    monkeypatch.setattr(world.state, "begin_planning", unavailable)
 
 
 def removed(world: World) -> set[str]:
@@ -302,14 +378,7 @@ def test_what_fails_after_a_plan_of_lists_was_committed_is_followed_by_no_pause(
 def test_where_the_pause_cannot_be_noted_the_plan_fails_as_it_did(
     waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = waiting.state.begin_planning
-
-    def unavailable(work: str, *, now: int, until: int) -> bool:
-        if work == FAILED_PLANS:
-            raise Unavailable("DynamoDB does not answer")
-        return usual(work, now=now, until=until)
-
-    monkeypatch.setattr(waiting.state, "begin_planning", unavailable)
+    refuse_note(waiting, FAILED_PLANS, monkeypatch)
     with pytest.raises(OutOfTime):
         provision(waiting.ports, clock=waiting.clock.now)
     assert not waiting.state.cluster().planner_until

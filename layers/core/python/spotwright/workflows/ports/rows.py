@@ -184,7 +184,9 @@ class ClusterRow(msgspec.Struct, frozen=True):
     ``plans_pause_digest``, since the last plan decided nothing; 0 = there is no pause. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
     ``failed_plans_pause_until``: epoch milliseconds before which no plan for pods lists the cluster, since the last one
-    that did failed; 0 = there is no pause. ``commit_pauses``: one for each reason for which nodes were to be disrupted.
+    that did failed; 0 = there is no pause. ``listed_for_pods_until``: epoch milliseconds before which the cluster is
+    not listed again for pods that wait long, since that was done; 0 = it may be. ``commit_pauses``: one for each reason
+    for which nodes were to be disrupted.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
 
@@ -202,6 +204,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     plans_pause_until: int = 0
     plans_pause_digest: str = ""
     failed_plans_pause_until: int = 0
+    listed_for_pods_until: int = 0
     commit_pauses: tuple[CommitPause, ...] = ()
     launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1
