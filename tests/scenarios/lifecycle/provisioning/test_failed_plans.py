@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from spotwright.decisions.decision import decode_decision
 from spotwright.errors import Conflict, OutOfTime, Unavailable
 from spotwright.model import labels
+from spotwright.model.cluster_state import ClusterObjects
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
@@ -325,6 +327,81 @@ def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_b
     api_server.slow = False
     plan(waiting, *waiting.doorbells.receive("provision"))
     assert removed(waiting) == {"static-1"}
+
+
+def near_its_limits(world: World, **pool: Any) -> None:
+    """A NodePool with a node that the cluster state hides: by the state there is room for another one."""
+    limited = builders.nodepool("limited", **pool)
+    limited = msgspec.structs.replace(limited, resources={"cpu": 2000}, node_count=1)
+    world.cluster.put("nodepools", limited)
+    (claim,) = world.claims()
+    of_pool = {**claim.metadata.labels, labels.NODEPOOL: "limited"}
+    metadata = msgspec.structs.replace(claim.metadata, name="limited-1", uid="limited-1", labels=of_pool)
+    node = {"metadata": metadata, "provider_id": "aws:///a/i-1", "node_name": ""}
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, **node))
+
+    def hidden(objects: ClusterObjects) -> ClusterObjects:
+        claims = (shown for shown in objects.nodeclaims if shown.name != "limited-1")
+        return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
+
+    world.cluster_state.lag_seconds, world.cluster_state.lie = 0, hidden
+
+
+def of_limited(name: str) -> Pod:
+    pod = builders.pod(name, cpu_millicores=1000, node_selector={labels.NODEPOOL: "limited"}, phase="Pending")
+    return msgspec.structs.replace(pod, unschedulable=True)
+
+
+def planned_pods(world: World) -> set[str]:
+    decisions = [decode_decision(world.blobs.get(key)) for key in world.state.cluster().pending_decisions]
+    return {key.split("-")[0] for decision in decisions for node in decision.plan.new_nodes for key in node.pods}
+
+
+def test_pods_of_other_nodepools_do_not_wait_for_the_list_that_one_near_its_limits_is_counted_by(
+    waiting: World, api_server: Slow
+) -> None:
+    """All pods waited, as long as lists failed."""
+    near_its_limits(waiting, limits={"cpu": 3000})
+    for number in range(30):
+        waiting.cluster.put("pods", of_limited(f"limited-{number}"))
+    assert plan(waiting) == 1
+    assert api_server.lists == 0
+    assert planned_pods(waiting) == {"default/large"}
+    head = waiting.state.cluster().head
+    assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
+    plan(waiting, *waiting.doorbells.receive("provision"))
+    assert api_server.lists == 1
+    waiting.clock.advance(PAUSE_SECONDS)
+    api_server.slow = False
+    plan(waiting)
+    assert api_server.lists > 1
+    assert planned_pods(waiting) == {"default/large"}, "the NodePool has no room"
+    row = waiting.state.cluster()
+    assert row.served_requests == row.planning_requests
+
+
+def test_pods_do_not_wait_for_the_list_that_a_static_nodepool_is_counted_by(waiting: World, api_server: Slow) -> None:
+    gates = frozenset({STATIC_CAPACITY})
+    waiting.settings = msgspec.structs.replace(waiting.settings, feature_gates=gates)
+    near_its_limits(waiting, replicas=1)
+    for pod in waiting.cluster.pods(pending=True):
+        large = {"cpu": 3000, "memory": 1}
+        waiting.cluster.put("pods", msgspec.structs.replace(pod, requests=large))
+    assert plan(waiting) == 1
+    assert api_server.lists == 0
+    assert planned_pods(waiting) == {"default/large"}
+    head = waiting.state.cluster().head
+    assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
+
+
+def test_where_nodeclaims_cannot_be_listed_only_pods_of_the_nodepool_near_its_limits_wait(
+    waiting: World, api_server: Slow
+) -> None:
+    near_its_limits(waiting, limits={"cpu": 3000})
+    waiting.cluster.put("pods", of_limited("limited-0"))
+    waiting.effects.inject(Fault("cluster", "nodeclaims", Unavailable("no answer"), times=9))
+    assert plan(waiting) == 1
+    assert planned_pods(waiting) == {"default/large"}
 
 
 def test_a_plan_of_lists_that_cannot_be_stored_is_followed_by_a_pause(

@@ -12,6 +12,7 @@ import msgspec
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
 from spotwright.errors import ApiError, Unavailable
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
@@ -23,6 +24,7 @@ from spotwright.workflows.planning import planner_at_work, repeated_plan, time_b
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes, longest_waiting_pods
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
+from spotwright.workflows.planning.near_limits import NearLimitsError, decide_for_others
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.snapshot import NotListedError, gather, gather_listed
 from spotwright.workflows.planning.time_budget import SecondsLeft
@@ -78,6 +80,8 @@ class _Rounds:
         self.told: list[tuple[Snapshot, Plan, Decision | None]] = []
         # When the round that is made now began to list the cluster; None = it has not, or there is none.
         self.list_began: datetime | None = None
+        # Whether it leaves something to the next invocation, which lists the cluster.
+        self.leaves_to_list = False
         # The end of the note that it lists for pods that wait long; 0 = it does not.
         self.list_for_pods_until = 0
 
@@ -151,7 +155,7 @@ def _plan_rounds(
             rounds.list_began = None
             if not is_done:
                 continue
-            if rounds.postponed:
+            if rounds.postponed or rounds.leaves_to_list:
                 break
         if state.end_planning(WORK, until=until, served=row.planning_requests):
             return
@@ -189,9 +193,9 @@ def _plan_round(
         rounds.pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
     rounds.told.append((snapshot, plan, decision))
-    if plan.excess_nodeclaims:
-        # Its new nodes are on their way; what is left waits for a list.
-        return False
+    if rounds.leaves_to_list:
+        # Its new nodes are on their way, and told of whatever becomes of the list.
+        return True
     if decision is not None or rounds.postponed or plan.nodes_held_back:
         ports.state.mark_served(row.planning_requests)
     else:
@@ -220,18 +224,31 @@ def _plan(
         rounds.list_began = clock()
 
     snapshot = _fit(ports, rounds, gather(ports, row, now=now, before_list=begin_list), row, seconds_left)
+    catalog = ports.catalogs.read(snapshot.catalog_key)
     try:
-        doubted = longest_waiting_pods(snapshot, now)
-        catalog = ports.catalogs.read(snapshot.catalog_key)
-        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True)
+        snapshot, plan, rounds.leaves_to_list = _decide_by_state(ports, snapshot, catalog, now)
         _check_reliance(row, snapshot, plan, now)
     except BehindError as behind:
         begin_list()
         if behind.code == PODS_WAIT:
             _begin_list_for_pods(ports, rounds, clock())
         snapshot = _fit(ports, rounds, gather_listed(ports, row, behind, now=now), row, seconds_left)
-        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        plan, rounds.leaves_to_list = decide(snapshot, ports.catalogs.read(snapshot.catalog_key)), False
     return snapshot, plan
+
+
+def _decide_by_state(
+    ports: ProvisionPorts, snapshot: Snapshot, catalog: Catalog, now: datetime
+) -> tuple[Snapshot, Plan, bool]:
+    """The plan, and whether it leaves something to a list: pods near the limits of a NodePool, and nodes that are to
+    go, which keep no others from their nodes. Raises BehindError.
+    """
+    doubted = longest_waiting_pods(snapshot, now)
+    try:
+        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True)
+    except NearLimitsError as near:
+        return *decide_for_others(near, catalog, ports), True
+    return snapshot, plan, bool(plan.excess_nodeclaims)
 
 
 def _fit(
