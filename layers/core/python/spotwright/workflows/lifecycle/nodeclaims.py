@@ -500,11 +500,12 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             if claim.is_condition_true("DisruptionReason"):
                 cleared = [false_condition("DisruptionReason", "NotDisrupted")]
                 claim = update_conditions(ports, claim, cleared, now=now)
-        if consolidation_timer.has_pod_event(claim, pods, now):
-            stamp = format_time(now)
-            ports.cluster.patch_status(
-                "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
-            )
+        if consolidation_timer.has_other_pods(claim, pods):
+            if consolidation_timer.begins_anew(claim, now):
+                stamp = format_time(now)
+                ports.cluster.patch_status(
+                    "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
+                )
             annotations = {**annotations, labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
         _add_class_label(ports, claim, node)
     claim = _with_annotations(ports, claim, annotations)
