@@ -197,6 +197,23 @@ def test_beside_a_forwarder_the_poll_of_each_minute_rings_since_a_state_may_be_o
     assert waiting.doorbells.messages_of("provision", "pods")
 
 
+def test_while_lists_pause_the_poll_of_each_minute_rings_for_a_pod_whose_doorbell_was_lost(
+    waiting: World, api_server: Slow
+) -> None:
+    """The requests of before were served by a cluster state, and so is the pod's."""
+    plan(waiting)
+    waiting.cluster_state.lag_seconds = 0
+    assert plan(waiting) == 1
+    lost = builders.pod("lost", cpu_millicores=1800, phase="Pending")
+    waiting.cluster.put("pods", msgspec.structs.replace(lost, unschedulable=True))
+    waiting.doorbells.messages.clear()
+    waiting.state.heartbeat_at = waiting.clock.milliseconds()
+    poll(waiting, now=waiting.clock.now(), scheduled=True)
+    assert waiting.doorbells.messages_of("provision", "pods")
+    assert plan(waiting, *waiting.doorbells.receive("provision")) == 1
+    assert api_server.lists == 1
+
+
 def test_of_a_cluster_state_is_planned_at_once(waiting: World, api_server: Slow) -> None:
     """Also for pods that have waited for long: otherwise these would wait for a list."""
     plan(waiting)
@@ -217,6 +234,18 @@ def waits_long(world: World) -> None:
     late = builders.pod("late", cpu_millicores=10**6, phase="Pending")
     metadata = msgspec.structs.replace(late.metadata, creation_timestamp=created)
     world.cluster.put("pods", msgspec.structs.replace(late, metadata=metadata, unschedulable=True))
+
+
+def test_the_cluster_is_not_listed_for_pods_of_daemonsets_however_long_they_wait(
+    waiting: World, api_server: Slow
+) -> None:
+    waiting.cluster_state.lag_seconds = 0
+    created = waiting.clock.now() - timedelta(minutes=10)
+    daemon = msgspec.structs.replace(builders.daemonset_pod("agent", ""), phase="Pending", unschedulable=True)
+    metadata = msgspec.structs.replace(daemon.metadata, creation_timestamp=created)
+    waiting.cluster.put("pods", msgspec.structs.replace(daemon, metadata=metadata))
+    assert plan(waiting) == 1
+    assert api_server.lists == 0
 
 
 def test_a_list_for_pods_that_wait_long_that_fails_is_made_again_after_the_pause(
