@@ -29,7 +29,7 @@ from spotwright.simulation.state import FakeState
 from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
 from spotwright.workflows.ports.rows import CommandRow, CommitPause, LaunchRow, NominationRow, NoticeRow, sort_key
-from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, ROWS_TOGETHER, StatePort
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, LISTED_FOR_PODS, ROWS_TOGETHER, StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
 
@@ -225,6 +225,12 @@ def test_the_pause_after_a_plan_that_failed_is_in_the_cluster_s_row(state: State
     assert state.begin_planning(FAILED_PLANS, now=1_000, until=4_000)
     assert state.cluster().failed_plans_pause_until == 4_000
     assert state.cluster().planner_until == 0
+
+
+def test_that_the_cluster_was_listed_for_pods_is_in_its_row(state: StatePort) -> None:
+    assert state.cluster().listed_for_pods_until == 0
+    assert state.begin_planning(LISTED_FOR_PODS, now=1_000, until=4_000)
+    assert state.cluster().listed_for_pods_until == 4_000
 
 
 @pytest.mark.parametrize("work", ["claim evaluations", "a-b.c", "set", "1"])

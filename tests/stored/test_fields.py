@@ -103,6 +103,7 @@ NOT_STATED: dict[Field, str] = {
     (ClusterRow, "plans_pause_until"): YOUNGER,
     (ClusterRow, "plans_pause_digest"): YOUNGER,
     (ClusterRow, "failed_plans_pause_until"): YOUNGER,
+    (ClusterRow, "listed_for_pods_until"): YOUNGER,
     (ClusterRow, "commit_pauses"): YOUNGER,
     (CommitPause, "reason"): YOUNGER,
     (CommitPause, "digest"): YOUNGER,

@@ -289,6 +289,26 @@ def test_an_empty_node_is_terminated_25_seconds_after_consolidate_after(
     assert world.run(30 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
 
 
+@pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])
+def test_pods_that_go_soon_after_others_came_do_not_begin_the_time_anew_a_minute_later(
+    world: World, second_of_the_minute: int
+) -> None:
+    """As in Karpenter, which counts pod events within ten seconds once. The second was found by the schedule, and the
+    node stayed for as much longer."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
+    world.rings_for_pods = True
+    grown(world, 1)
+    world.run(120 - world.clock.now().second + second_of_the_minute)
+    small = builders.pod("small", cpu_millicores=50)
+    world.deploy(small, 1)
+    assert world.run(10, until=lambda: len(world.running_pods()) == 2)
+    world.run(5)
+    world.deploy(small, 0)
+    world.deploy(ONE_EACH, 0)
+    assert world.run(10, until=lambda: not world.cluster.all("pods"))
+    assert world.run(30 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+
 def test_a_pod_that_takes_long_to_stop_does_not_begin_the_time_anew_when_it_is_gone(world: World) -> None:
     """As in Karpenter, where the pod event is the beginning of its termination."""
     world.cluster.update("nodepools", "default", consolidate_after_seconds=30)

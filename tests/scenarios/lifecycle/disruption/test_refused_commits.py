@@ -23,7 +23,9 @@ from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.disrupt.pauses import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
 from spotwright.workflows.disrupt.workflow import disrupt
+from spotwright.workflows.planning import overlay
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import Row
 from tests.scenarios.lifecycle.conftest import fresh_world
 from tests.scenarios.lifecycle.disruption import scheduled_events
 from tests.scenarios.lifecycle.disruption.edits import edit
@@ -144,8 +146,16 @@ def evaluate_each_minute(world: World, seconds: int = HOUR_SECONDS) -> None:
             due += timedelta(minutes=1)
             bells = (*bells, Doorbell(world.cluster.name, "evaluate"))
         if bells:
-            tuple(disrupt(world.ports, bells, clock=world.clock.now))
+            invoke(world, bells)
         world.clock.advance(1)
+
+
+def invoke(world: World, bells: tuple[Doorbell, ...]) -> None:
+    """What fails returns in six minutes."""
+    try:
+        tuple(disrupt(world.ports, bells, clock=world.clock.now))
+    except OutOfTime:
+        world.doorbells.ring("disrupt", bells, delay_seconds=360)
 
 
 @pytest.mark.parametrize("found", FOUND)
@@ -353,3 +363,95 @@ def test_a_consolidation_that_was_refused_is_not_proposed_again_at_once(monkeypa
     count_lists(world, monkeypatch)
     evaluate_each_minute(world, 240)
     assert len([event for event in world.cluster.events if event.reason == "ConsolidationCandidate"]) == 1
+
+
+def empty_nodes(number: int, *, beside: int = 1) -> World:
+    """Nodes that nobody needs ``beside`` some that stay; their budget kept them until now. The forwarder ships a
+    cluster state."""
+    world = running()
+    world.cluster.update("nodepools", "default", budgets=(Budget("0"),))
+    web = builders.pod("web", cpu_millicores=1800)
+    world.deploy(web, number + beside)
+    assert world.run(180, until=lambda: len(world.running_pods()) == number + beside)
+    world.deploy(web, beside)
+    world.run(600)
+    assert len(world.claims()) == number + beside
+    for pod in world.running_pods():
+        world.cluster.put("pods", with_annotations(pod, {labels.DO_NOT_DISRUPT: "true"}))
+    world.doorbells.messages.clear()
+    world.cluster.update("nodepools", "default", budgets=EVERY_NODE)
+    return world
+
+
+def fail_lists(world: World) -> None:
+    world.effects.inject(Fault("cluster", "pods", OutOfTime("the invocation ends"), times=10_000))
+
+
+def a_pod_each_minute(world: World) -> None:
+    """On one of the nodes, each minute another: what is known of the nodes is never the same."""
+    (first, *_), usual = world.claims(), world.state.create
+
+    def create(row: Row) -> bool:
+        name = f"daemon-{world.clock.milliseconds()}"
+        world.cluster.put("pods", builders.daemonset_pod(name, first.node_name))
+        return usual(row)
+
+    world.state.create = create  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("change", [None, a_pod_each_minute])
+def test_empty_nodes_whose_lists_fail_have_the_cluster_listed_for_a_twentieth_of_the_time(
+    change: Callable[[World], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listed for each proposal, for ever."""
+    monkeypatch.setattr(overlay, "MAXIMUM_CANDIDATES", 0)
+    world = empty_nodes(3)
+    if change is not None:
+        change(world)
+    lists = count_lists(world, monkeypatch)
+    fail_lists(world)
+    evaluate_each_minute(world)
+    assert 0 < len(lists) <= MOST_LISTS
+
+
+def test_while_lists_fail_as_many_empty_nodes_go_as_are_read_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay, "MAXIMUM_CANDIDATES", 2)
+    world = empty_nodes(3)
+    count_lists(world, monkeypatch)
+    fail_lists(world)
+    assert world.run(300, until=lambda: len(world.claims()) == 1)
+
+
+@pytest.mark.parametrize(("listed", "pause"), [(True, 40), (False, 1)])
+@pytest.mark.parametrize("lose", [lose_commits, lose_breaker])
+def test_empty_nodes_that_lose_their_commit_are_validated_again_after_the_pause_of_a_list(
+    lose: Callable[[World], None], listed: bool, pause: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were listed for again a second later, until they were dropped."""
+    monkeypatch.setattr(overlay, "MAXIMUM_CANDIDATES", 0 if listed else 3)
+    world = empty_nodes(3)
+    lists = count_lists(world, monkeypatch, 2)
+    lose(world)
+    evaluate_each_minute(world, 15)
+    tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
+    assert len(lists) == int(listed)
+    (again,) = world.doorbells.messages_of("disrupt", "validate")
+    assert again.at - world.clock.milliseconds() == pause * 1000
+    world.clock.advance(pause)
+    tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
+    assert len(lists) == 2 * int(listed)
+
+
+def test_a_node_with_followers_alone_is_listed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no cluster state it was listed for its emptiness, and then for its followers."""
+    world = empty_nodes(1, beside=0)
+    dns = builders.pod(
+        "coredns", namespace="kube-system", labels={"k8s-app": "kube-dns"}, node_name=world.claims()[0].node_name
+    )
+    world.cluster.put("pods", msgspec.structs.replace(dns, phase="Running"))
+    evaluate_each_minute(world, 15)
+    world.cluster_state.lag_seconds = None
+    lists = count_lists(world, monkeypatch)
+    tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
+    assert len(lists) == 1
+    assert world.state.cluster().pending_decisions

@@ -369,6 +369,34 @@ def test_a_nomination_that_stands_when_its_time_is_over_is_taken_back(world: Wor
     assert world.state.cluster_row.version == 1, "it was planned anew"
 
 
+@pytest.mark.parametrize("by_doorbell", [True, False], ids=["its own doorbell", "a tick"])
+@pytest.mark.parametrize("consolidate_after_seconds", [10, 60])
+def test_when_a_nomination_is_overdue_the_end_of_consolidate_after_is_not_left_to_the_schedule(
+    world: World, consolidate_after_seconds: int, by_doorbell: bool
+) -> None:
+    """One of two pods has come; where the other was not waited for any more, nobody rang for the node."""
+    world.rings_for_pods = True
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=consolidate_after_seconds)
+    world.deploy(builders.pod("inflate", cpu_millicores=SMALL), 2)
+    assert world.run(10, until=lambda: bool(world.claims()))
+    schedule = world.kubelets._schedule
+    world.kubelets._schedule = lambda pod: schedule(pod) if pod.name.endswith("1") else None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: any(labels.PODS_SEEN in claim.metadata.annotations for claim in world.claims()))
+    world._schedules = lambda: None  # type: ignore[method-assign]
+    (row,), (claim,) = rows(world), world.claims()
+    until_due = (row.due - world.clock.milliseconds()) // 1000
+    if by_doorbell:
+        world.run(until_due - 1)
+        world.doorbells.messages.clear()
+        world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "nomination", claim.name)], delay_seconds=1)
+    world.run(2 if by_doorbell else until_due + 1)
+    assert rows(world)[0].phase == "failed"
+    assert claim.last_pod_event_time is not None
+    end = claim.last_pod_event_time.timestamp() + consolidate_after_seconds
+    left = max(0, int(end - world.clock.now().timestamp()))
+    assert world.run(left + 2, until=lambda: world.claims()[0].is_condition_true("Consolidatable"))
+
+
 def test_the_timer_of_an_overdue_promise_is_found_by_the_sweep(world: World) -> None:
     now = world.clock.milliseconds()
     world.state.create(

@@ -2,27 +2,29 @@
 
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
 
 from spotwright.decisions.decision import decode_decision
-from spotwright.errors import OutOfTime, Unavailable
+from spotwright.errors import Conflict, OutOfTime, Unavailable
 from spotwright.model import labels
+from spotwright.model.cluster_state import ClusterObjects
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation import builders
-from spotwright.simulation.effects import Fault
+from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.state import FAILED_PLANS
-from spotwright.workflows.provision.workflow import provision, unserved_request
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_FOR_PODS
+from spotwright.workflows.provision.workflow import LISTING_SECONDS, provision, unserved_request
 from spotwright.workflows.sweep.poll import POLL_SECONDS, poll
 from tests.scenarios.lifecycle.conftest import fresh_world
 
@@ -195,6 +197,23 @@ def test_beside_a_forwarder_the_poll_of_each_minute_rings_since_a_state_may_be_o
     assert waiting.doorbells.messages_of("provision", "pods")
 
 
+def test_while_lists_pause_the_poll_of_each_minute_rings_for_a_pod_whose_doorbell_was_lost(
+    waiting: World, api_server: Slow
+) -> None:
+    """The requests of before were served by a cluster state, and so is the pod's."""
+    plan(waiting)
+    waiting.cluster_state.lag_seconds = 0
+    assert plan(waiting) == 1
+    lost = builders.pod("lost", cpu_millicores=1800, phase="Pending")
+    waiting.cluster.put("pods", msgspec.structs.replace(lost, unschedulable=True))
+    waiting.doorbells.messages.clear()
+    waiting.state.heartbeat_at = waiting.clock.milliseconds()
+    poll(waiting, now=waiting.clock.now(), scheduled=True)
+    assert waiting.doorbells.messages_of("provision", "pods")
+    assert plan(waiting, *waiting.doorbells.receive("provision")) == 1
+    assert api_server.lists == 1
+
+
 def test_of_a_cluster_state_is_planned_at_once(waiting: World, api_server: Slow) -> None:
     """Also for pods that have waited for long: otherwise these would wait for a list."""
     plan(waiting)
@@ -208,6 +227,83 @@ def test_of_a_cluster_state_is_planned_at_once(waiting: World, api_server: Slow)
     assert api_server.lists == 1
 
 
+def waits_long(world: World) -> None:
+    """By the cluster state nothing is done for a pod that has waited for long."""
+    world.cluster_state.lag_seconds = 0
+    created = world.clock.now() - timedelta(minutes=10)
+    late = builders.pod("late", cpu_millicores=10**6, phase="Pending")
+    metadata = msgspec.structs.replace(late.metadata, creation_timestamp=created)
+    world.cluster.put("pods", msgspec.structs.replace(late, metadata=metadata, unschedulable=True))
+
+
+def test_the_cluster_is_not_listed_for_pods_of_daemonsets_however_long_they_wait(
+    waiting: World, api_server: Slow
+) -> None:
+    waiting.cluster_state.lag_seconds = 0
+    created = waiting.clock.now() - timedelta(minutes=10)
+    daemon = msgspec.structs.replace(builders.daemonset_pod("agent", ""), phase="Pending", unschedulable=True)
+    metadata = msgspec.structs.replace(daemon.metadata, creation_timestamp=created)
+    waiting.cluster.put("pods", msgspec.structs.replace(daemon, metadata=metadata))
+    assert plan(waiting) == 1
+    assert api_server.lists == 0
+
+
+def test_a_list_for_pods_that_wait_long_that_fails_is_made_again_after_the_pause(
+    waiting: World, api_server: Slow
+) -> None:
+    """It counted as one of those that are made every ten minutes."""
+    waits_long(waiting)
+    assert lists_after(waiting, api_server)
+    api_server.slow = False
+    assert not lists_after(waiting, api_server, PAUSE_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+    assert not lists_after(waiting, api_server, LISTING_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+
+
+def test_a_list_for_pods_that_wait_long_whose_commit_is_lost_is_made_again_at_once(
+    waiting: World, api_server: Slow
+) -> None:
+    """The plan that was made in place of it knew no more than the cluster state says."""
+    waits_long(waiting)
+    api_server.slow = False
+    waiting.effects.inject(Fault("state", "commit", Conflict("another decision was first")))
+    assert plan(waiting) == 1
+    assert api_server.lists == 2
+
+
+def test_a_list_for_pods_that_wait_long_that_is_cut_off_is_made_again_after_the_longest_pause(
+    waiting: World, api_server: Slow
+) -> None:
+    """Others would wait for their nodes as long as each plan lists and is cut off."""
+    waits_long(waiting)
+    api_server.slow = False
+    waiting.effects.crash_at("state", "commit")
+    with pytest.raises(Crash):
+        plan(waiting)
+    waiting.state.planners.pop("provision")
+    assert not lists_after(waiting, api_server, LONGEST_PAUSE_SECONDS - 1)
+    assert lists_after(waiting, api_server, 1)
+
+
+def test_where_it_cannot_be_noted_that_the_cluster_was_listed_for_pods_that_wait_they_are_served(
+    waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits_long(waiting)
+    api_server.slow = False
+    refuse_note(waiting, LISTED_FOR_PODS, monkeypatch)
+    assert plan(waiting) == 1
+    row = waiting.state.cluster()
+    assert row.served_requests == row.planning_requests
+
+
+def test_a_note_of_a_wrong_clock_keeps_no_list_from_pods_that_wait_long(waiting: World, api_server: Slow) -> None:
+    waits_long(waiting)
+    late = waiting.clock.milliseconds() + 20 * 60_000
+    waiting.state.cluster_row = msgspec.structs.replace(waiting.state.cluster_row, listed_for_pods_until=late)
+    assert lists_after(waiting, api_server)
+
+
 def test_where_the_state_must_not_be_relied_on_the_pause_counts(
     waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +315,17 @@ def test_where_the_state_must_not_be_relied_on_the_pause_counts(
     assert lists_after(waiting, api_server)
     assert not lists_after(waiting, api_server, PAUSE_SECONDS - 1)
     assert lists_after(waiting, api_server, 1)
+
+
+def refuse_note(world: World, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = world.state.begin_planning
+
+    def unavailable(work: str, *, now: int, until: int) -> bool:
+        if work == refused:
+            raise Unavailable("DynamoDB does not answer")
+        return usual(work, now=now, until=until)
+
+    monkeypatch.setattr(world.state, "begin_planning", unavailable)
 
 
 def removed(world: World) -> set[str]:
@@ -249,6 +356,81 @@ def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_b
     api_server.slow = False
     plan(waiting, *waiting.doorbells.receive("provision"))
     assert removed(waiting) == {"static-1"}
+
+
+def near_its_limits(world: World, **pool: Any) -> None:
+    """A NodePool with a node that the cluster state hides: by the state there is room for another one."""
+    limited = builders.nodepool("limited", **pool)
+    limited = msgspec.structs.replace(limited, resources={"cpu": 2000}, node_count=1)
+    world.cluster.put("nodepools", limited)
+    (claim,) = world.claims()
+    of_pool = {**claim.metadata.labels, labels.NODEPOOL: "limited"}
+    metadata = msgspec.structs.replace(claim.metadata, name="limited-1", uid="limited-1", labels=of_pool)
+    node = {"metadata": metadata, "provider_id": "aws:///a/i-1", "node_name": ""}
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, **node))
+
+    def hidden(objects: ClusterObjects) -> ClusterObjects:
+        claims = (shown for shown in objects.nodeclaims if shown.name != "limited-1")
+        return msgspec.structs.replace(objects, nodeclaims=tuple(claims))
+
+    world.cluster_state.lag_seconds, world.cluster_state.lie = 0, hidden
+
+
+def of_limited(name: str) -> Pod:
+    pod = builders.pod(name, cpu_millicores=1000, node_selector={labels.NODEPOOL: "limited"}, phase="Pending")
+    return msgspec.structs.replace(pod, unschedulable=True)
+
+
+def planned_pods(world: World) -> set[str]:
+    decisions = [decode_decision(world.blobs.get(key)) for key in world.state.cluster().pending_decisions]
+    return {key.split("-")[0] for decision in decisions for node in decision.plan.new_nodes for key in node.pods}
+
+
+def test_pods_of_other_nodepools_do_not_wait_for_the_list_that_one_near_its_limits_is_counted_by(
+    waiting: World, api_server: Slow
+) -> None:
+    """All pods waited, as long as lists failed."""
+    near_its_limits(waiting, limits={"cpu": 3000})
+    for number in range(30):
+        waiting.cluster.put("pods", of_limited(f"limited-{number}"))
+    assert plan(waiting) == 1
+    assert api_server.lists == 0
+    assert planned_pods(waiting) == {"default/large"}
+    head = waiting.state.cluster().head
+    assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
+    plan(waiting, *waiting.doorbells.receive("provision"))
+    assert api_server.lists == 1
+    waiting.clock.advance(PAUSE_SECONDS)
+    api_server.slow = False
+    plan(waiting)
+    assert api_server.lists > 1
+    assert planned_pods(waiting) == {"default/large"}, "the NodePool has no room"
+    row = waiting.state.cluster()
+    assert row.served_requests == row.planning_requests
+
+
+def test_pods_do_not_wait_for_the_list_that_a_static_nodepool_is_counted_by(waiting: World, api_server: Slow) -> None:
+    gates = frozenset({STATIC_CAPACITY})
+    waiting.settings = msgspec.structs.replace(waiting.settings, feature_gates=gates)
+    near_its_limits(waiting, replicas=1)
+    for pod in waiting.cluster.pods(pending=True):
+        large = {"cpu": 3000, "memory": 1}
+        waiting.cluster.put("pods", msgspec.structs.replace(pod, requests=large))
+    assert plan(waiting) == 1
+    assert api_server.lists == 0
+    assert planned_pods(waiting) == {"default/large"}
+    head = waiting.state.cluster().head
+    assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
+
+
+def test_where_nodeclaims_cannot_be_listed_only_pods_of_the_nodepool_near_its_limits_wait(
+    waiting: World, api_server: Slow
+) -> None:
+    near_its_limits(waiting, limits={"cpu": 3000})
+    waiting.cluster.put("pods", of_limited("limited-0"))
+    waiting.effects.inject(Fault("cluster", "nodeclaims", Unavailable("no answer"), times=9))
+    assert plan(waiting) == 1
+    assert planned_pods(waiting) == {"default/large"}
 
 
 def test_a_plan_of_lists_that_cannot_be_stored_is_followed_by_a_pause(
@@ -302,14 +484,7 @@ def test_what_fails_after_a_plan_of_lists_was_committed_is_followed_by_no_pause(
 def test_where_the_pause_cannot_be_noted_the_plan_fails_as_it_did(
     waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = waiting.state.begin_planning
-
-    def unavailable(work: str, *, now: int, until: int) -> bool:
-        if work == FAILED_PLANS:
-            raise Unavailable("DynamoDB does not answer")
-        return usual(work, now=now, until=until)
-
-    monkeypatch.setattr(waiting.state, "begin_planning", unavailable)
+    refuse_note(waiting, FAILED_PLANS, monkeypatch)
     with pytest.raises(OutOfTime):
         provision(waiting.ports, clock=waiting.clock.now)
     assert not waiting.state.cluster().planner_until

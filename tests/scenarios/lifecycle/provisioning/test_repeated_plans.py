@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model import labels
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
@@ -84,6 +85,31 @@ def test_after_the_pause_the_same_plan_is_made_again(large: World, lists: list[f
     assert not is_rung(large, scheduled=scheduled)
     large.clock.advance(1)
     assert is_rung(large, scheduled=scheduled)
+
+
+@pytest.mark.parametrize("has_nodes", [True, False])
+def test_a_follower_that_waits_ends_no_pause(large: World, lists: list[float], has_nodes: bool) -> None:
+    """At zero nodes none is planned for it, and the sweep looks at none."""
+    if not has_nodes:
+        for kind in ("nodeclaims", "nodes"):
+            for found in large.cluster.all(kind):
+                large.cluster.remove(kind, found.name)
+        for pod in large.running_pods():
+            large.cluster.remove("pods", pod.key)
+    follower = builders.pod("dns", cpu_millicores=10_000_000, annotations={labels.FOLLOW: "true"})
+    large.cluster.put("pods", msgspec.structs.replace(follower, unschedulable=True))
+    provision(large.ports, clock=large.clock.now)
+    large.clock.advance(PAUSE_SECONDS - 1)
+    assert not is_rung(large)
+    large.clock.advance(1)
+    assert is_rung(large)
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_no_plan_is_rung_for_for_a_pod_that_kube_scheduler_has_not_tried(large: World, scheduled: bool) -> None:
+    large.deploy(HUGE, 0)
+    large.cluster.put("pods", builders.pod("gated", phase="Pending"))
+    assert not is_rung(large, scheduled=scheduled)
 
 
 def another_pod(world: World) -> None:

@@ -131,8 +131,8 @@ def stale_consolidation_timers(snapshot: Snapshot) -> tuple[str, ...]:
             continue
         at = consolidation_timer.consolidatable_at(claim, pools.get(claim.nodepool))
         due = at is not None and at <= snapshot.now
-        if due != claim.is_condition_true("Consolidatable") or consolidation_timer.has_pod_event(
-            claim, pods.get(node.name, []), snapshot.now
+        if due != claim.is_condition_true("Consolidatable") or consolidation_timer.has_other_pods(
+            claim, pods.get(node.name, [])
         ):
             stale.append(claim.name)
     return tuple(sorted(stale))

@@ -30,7 +30,13 @@ from spotwright.workflows.ports.rows import (
     Row,
     sort_key,
 )
-from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, ROWS_TOGETHER, WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import (
+    FAILED_PLANS,
+    LISTED_EVALUATIONS,
+    LISTED_FOR_PODS,
+    ROWS_TOGETHER,
+    WRONG_CLOCK_MS,
+)
 
 # DynamoDB's limit for an item, names of attributes included.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
@@ -123,6 +129,8 @@ class FakeState:
             self.cluster_row = msgspec.structs.replace(self.cluster_row, planner_until=until)
         if work == FAILED_PLANS:
             self.cluster_row = msgspec.structs.replace(self.cluster_row, failed_plans_pause_until=until)
+        if work == LISTED_FOR_PODS:
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, listed_for_pods_until=until)
         if work == LISTED_EVALUATIONS:
             self.cluster_row = msgspec.structs.replace(self.cluster_row, evaluations_pause_until=until)
 

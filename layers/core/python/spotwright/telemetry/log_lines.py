@@ -89,7 +89,8 @@ LEFT_EVALUATION: Final = LogLine(
     when="There is no cluster state that an evaluation may use, so that it would list the whole cluster, and pods are"
     " planned for just then, or the last such evaluation ended less than twenty times as long ago as it took (five"
     " minutes at most), or began less than five minutes ago and was cut off. Or the cluster was listed as recently to"
-    " disrupt the same nodes, of which nothing has changed since, and they stayed.",
+    " disrupt the same nodes, of which nothing has changed since, and they stayed; or that list failed, whichever nodes"
+    " it was for.",
     remedy="Look whether the forwarder runs and what it logs: with its state nothing is listed but before a commit. Why"
     " that is not used, `listed cluster` says. Why nodes stayed, `evaluated disruption` and events on them say.",
 )

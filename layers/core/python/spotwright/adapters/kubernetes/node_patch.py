@@ -59,7 +59,7 @@ def _replace[Key](
     yield from ({"op": "remove", "path": f"{path}/{index}"} for index in reversed(gone))
     if before:
         yield from (_add(f"{path}/-", value) for value in new)
-    elif new:
+    else:
         yield _add(path, new)
 
 

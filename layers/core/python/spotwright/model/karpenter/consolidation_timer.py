@@ -50,8 +50,14 @@ def pods_digest(pods: Iterable[Pod]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16] if facts else "none"
 
 
-def has_pod_event(claim: NodeClaim, pods: Iterable[Pod], now: datetime) -> bool:
-    """Whether the pods of the node differ from those in the annotation, and the last pod event is not too recent."""
-    if claim.metadata.annotations.get(labels.PODS_SEEN, "none") == pods_digest(pods):
-        return False
-    return claim.last_pod_event_time is None or now - claim.last_pod_event_time >= POD_EVENT_DEDUPLICATION
+def has_other_pods(claim: NodeClaim, pods: Iterable[Pod]) -> bool:
+    """Whether the pods of the node differ from those in the annotation."""
+    return claim.metadata.annotations.get(labels.PODS_SEEN, "none") != pods_digest(pods)
+
+
+def begins_anew(claim: NodeClaim, now: datetime) -> bool:
+    """Whether other pods are a pod event of their own: the last one is not too recent. A time of the future says
+    nothing.
+    """
+    last = claim.last_pod_event_time
+    return last is None or abs(now - last) >= POD_EVENT_DEDUPLICATION

@@ -104,10 +104,11 @@ def validate_consolidation(
     is longer than it may wait.
     """
     with pausing(ports, consolidation.REASON, row.digest, clock) as pause_now:
-        return _validate(ports, row, clock(), seconds_left, lambda: _validate_again(ports, row, clock(), pause_now()))
+        return _validate(ports, row, clock(), seconds_left, lambda: validate_again(ports, row, clock(), pause_now()))
 
 
-def _validate_again(ports: ProvisionPorts, row: CommandRow, now: datetime, pause_seconds: int) -> None:
+def validate_again(ports: ProvisionPorts, row: CommandRow, now: datetime, pause_seconds: int) -> None:
+    """Ring for a proposal whose commit was lost, or give it up where the pause is longer than it may wait."""
     delay_seconds = max(1, pause_seconds)
     if epoch_ms(now) + delay_seconds * 1000 <= row.created + PROPOSAL_MS:
         again = Doorbell(row.cluster, "validate", row.id)

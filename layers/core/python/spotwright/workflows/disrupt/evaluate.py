@@ -36,8 +36,9 @@ from spotwright.workflows.disrupt.inputs import (
     locked_claims,
 )
 from spotwright.workflows.disrupt.noticed import replace_noticed
-from spotwright.workflows.disrupt.pauses import commit_after_pause, digest_of_candidates
+from spotwright.workflows.disrupt.pauses import commit_after_pause, digest_of_candidates, is_pausing
 from spotwright.workflows.disrupt.rollouts import read_rollouts, show_held_rollouts, show_rollouts
+from spotwright.workflows.planning import overlay
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -78,7 +79,7 @@ def evaluate(
     _record_obstacles(ports, snapshot, blockers.annotation_events(snapshot))
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
-    candidates = empty_nodes.claims[:MAXIMUM_CANDIDATES]
+    candidates, digest = _propose(ports, snapshot, empty_nodes.claims)
     if not candidates:
         result = _disrupt_with_pods(ports, snapshot, plan, locked, clock, seconds_left)
         return msgspec.structs.replace(result, emptiness=empty_nodes)
@@ -90,6 +91,7 @@ def evaluate(
         reason=emptiness.REASON,
         candidates=candidates,
         candidate_uids=uids,
+        digest=digest,
         phase="proposed",
         created=epoch_ms(now),
     )
@@ -97,6 +99,17 @@ def evaluate(
     bell = Doorbell(snapshot.cluster, "validate", row.id)
     ports.doorbells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
     return DisruptResult(reason=emptiness.REASON, proposed=candidates, emptiness=empty_nodes)
+
+
+def _propose(ports: ProvisionPorts, snapshot: Snapshot, empty: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Which NodeClaims of empty nodes are proposed, and the digest of them: no more than are read by name while lists
+    of the cluster for them pause."""
+    candidates = empty[:MAXIMUM_CANDIDATES]
+    digest = digest_of_candidates(snapshot, candidates)
+    read_by_name = candidates[: overlay.MAXIMUM_CANDIDATES]
+    if read_by_name == candidates or not is_pausing(ports, emptiness.REASON, digest, now=snapshot.now):
+        return candidates, digest
+    return read_by_name, digest_of_candidates(snapshot, read_by_name)
 
 
 def _disrupt_with_pods(

@@ -3,7 +3,7 @@ time.
 
 Nodes that were refused when the cluster was read live are not read live for again before the pause has ended, while
 what was known of them stays the same: what a cluster state does not show, or a commit that others are always faster
-with, would have a large cluster listed each minute.
+with, would have a large cluster listed each minute. After a list that failed it is not listed for other nodes, either.
 """
 
 import logging
@@ -20,7 +20,7 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.disrupt.inputs import DisruptResult
 from spotwright.workflows.planning import repeated_plan
 from spotwright.workflows.ports.bundles import ProvisionPorts
-from spotwright.workflows.ports.rows import CommitPause, epoch_ms
+from spotwright.workflows.ports.rows import ClusterRow, CommitPause, epoch_ms
 
 log: Final = logging.getLogger("spotwright.disruption")
 
@@ -29,6 +29,8 @@ log: Final = logging.getLogger("spotwright.disruption")
 PAUSE_PER_SECOND: Final = 20
 # ... nodes are looked at every few minutes.
 LONGEST_PAUSE_SECONDS: Final = 300
+# The digest of a pause for whatever nodes.
+_ANY: Final = ""
 
 
 def pause_seconds(began: datetime, ended: datetime) -> float:
@@ -51,15 +53,20 @@ def digest_of_candidates(snapshot: Snapshot, names: Collection[str]) -> str:
 
 
 def is_pausing(ports: ProvisionPorts, reason: str, digest: str, *, now: datetime) -> bool:
-    """Whether the cluster was listed a moment ago to judge nodes of which the same was known."""
-    pauses = (
-        pause for pause in ports.state.cluster().commit_pauses if (pause.reason, pause.digest) == (reason, digest)
-    )
-    left = max((milliseconds_left(pause.until, now) for pause in pauses), default=0)
-    if left:
-        again = f"the cluster was listed for the same nodes ({reason}), which is done again in {left // 1000 + 1} s"
+    """Whether the cluster was listed a moment ago to judge nodes of which the same was known, or could not be listed
+    for any."""
+    pause = _pause_of(ports.state.cluster(), reason, digest)
+    left = milliseconds_left(pause.until, now) if pause is not None else 0
+    if pause is not None and left:
+        before = f"was listed for the same nodes ({reason})" if pause.digest else f"could not be listed ({reason})"
+        again = f"the cluster {before}, which is done again in {left // 1000 + 1} s"
         log_line(log, log_lines.LEFT_EVALUATION, cluster=ports.cluster.name, reason=again)
     return left > 0
+
+
+def _pause_of(row: ClusterRow, reason: str, digest: str) -> CommitPause | None:
+    pauses = (pause for pause in row.commit_pauses if pause.reason == reason and pause.digest in (_ANY, digest))
+    return max(pauses, key=lambda pause: pause.until, default=None)
 
 
 def commit_after_pause(
@@ -82,22 +89,23 @@ def pausing(
 ) -> Iterator[Callable[[], int]]:
     """Around a commit that lists the cluster, which is followed by a pause; how many seconds that were if it ended now.
 
-    The pause after it is the longest until it has ended: one that is cut off is followed by a pause, too.
+    The pause after it is the longest until it has ended: one that is cut off is followed by a pause, too. After one
+    that is cut off or fails it is for whatever nodes, since they are others every minute in a large cluster.
     """
     began = clock()
-    _note(ports, CommitPause(reason, digest, epoch_ms(began) + LONGEST_PAUSE_SECONDS * 1000))
+    _note(ports, CommitPause(reason, _ANY, epoch_ms(began) + LONGEST_PAUSE_SECONDS * 1000))
 
-    def note() -> None:
+    def note(paused: str) -> None:
         ended = clock()
         until = epoch_ms(ended) + int(pause_seconds(began, ended) * 1000)
-        _note(ports, CommitPause(reason, digest, until))
+        _note(ports, CommitPause(reason, paused, until))
 
     try:
         yield lambda: math.ceil(pause_seconds(began, clock()))
     except ApiError:
-        note()
+        note(_ANY)
         raise
-    note()
+    note(digest)
 
 
 def _note(ports: ProvisionPorts, pause: CommitPause) -> None:

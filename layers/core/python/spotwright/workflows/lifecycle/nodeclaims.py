@@ -77,7 +77,7 @@ TAINT_ATTEMPTS: Final = 3
 # A step that met another change of the same object is taken again after so long.
 CONFLICT_SECONDS: Final = 1
 # So soon after a pod event the steps that follow on it ring for the end of the timer.
-TIMER_BEGINS_SECONDS: Final = 15
+TIMER_BEGINS: Final = timedelta(seconds=15)
 # A claim that becomes consolidatable this soon is rung for at that moment; later ones are found by the schedule.
 SOON: Final = timedelta(seconds=120)
 
@@ -500,11 +500,12 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             if claim.is_condition_true("DisruptionReason"):
                 cleared = [false_condition("DisruptionReason", "NotDisrupted")]
                 claim = update_conditions(ports, claim, cleared, now=now)
-        if consolidation_timer.has_pod_event(claim, pods, now):
-            stamp = format_time(now)
-            ports.cluster.patch_status(
-                "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
-            )
+        if consolidation_timer.has_other_pods(claim, pods):
+            if consolidation_timer.begins_anew(claim, now):
+                stamp = format_time(now)
+                ports.cluster.patch_status(
+                    "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
+                )
             annotations = {**annotations, labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
         _add_class_label(ports, claim, node)
     claim = _with_annotations(ports, claim, annotations)
@@ -557,11 +558,17 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, binding: float | No
 
 
 def _began_recently(claim: NodeClaim, now: datetime) -> bool:
-    """Whether the timer began a moment ago, so that nobody has rung for its end; one that began without a pod event may
-    have to wait for pods first. Every step ringing for it would be as many steps at its end.
+    """Whether the timer began a moment ago, so that nobody has rung for its end, or its node was initialized so lately
+    that pods were waited for until now; one that began without a pod event may have to wait for pods first. Every step
+    ringing for it would be as many steps at its end.
     """
-    began = claim.last_pod_event_time
-    return began is None or abs((now - began).total_seconds()) < TIMER_BEGINS_SECONDS
+    began, initialized = claim.last_pod_event_time, find_condition(claim.conditions, "Initialized")
+    since = initialized.last_transition_time if initialized is not None else None
+    return (
+        began is None
+        or abs(now - began) < TIMER_BEGINS
+        or (since is not None and abs(now - since) < nominations.BINDING_TIMEOUT + TIMER_BEGINS)
+    )
 
 
 def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now: datetime) -> NodeClaim:

@@ -154,17 +154,20 @@ def have_ended(ports: LifecyclePorts, claim: NodeClaim) -> bool:
     return _read(ports, claim) is None
 
 
-def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
-    """End an overdue nomination: clear it on its pods, and plan those that are not bound again."""
+def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> bool:
+    """End an overdue nomination: clear it on its pods, and plan those that are not bound again. True if it
+    ended now.
+    """
     row = ports.state.nomination(claim)
     if row is None or row.phase in ("done", "failed") or row.due > epoch_ms(now):
-        return
+        return False
     missing = _missing(row, ports.cluster.pods(node=row.node)) if row.node else row.pods
     if row.node and missing:
         ports.cluster.clear_nominations(row.node, missing)
     _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
     if missing:
         request_planning(ports)
+    return True
 
 
 def _nominate(

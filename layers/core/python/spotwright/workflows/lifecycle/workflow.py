@@ -14,7 +14,7 @@ from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, nominations, repairs
-from spotwright.workflows.lifecycle.actions import log
+from spotwright.workflows.lifecycle.actions import log, ring_lifecycle
 from spotwright.workflows.lifecycle.gathered_doorbells import GatheringPorts, gathering
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
@@ -237,7 +237,9 @@ def handle_doorbell(
         case "node":
             nodes.step_node(ports, bell.key, to_terminate, now=now)
         case "nomination":
-            nominations.expire_nomination(ports, bell.key, now)
+            if nominations.expire_nomination(ports, bell.key, now):
+                # Whether its node is Consolidatable was left to what comes of its pods.
+                ring_lifecycle(ports, "claim", [bell.key])
         case "nodepools":
             nodepools.update_nodepools(ports, now=now)
             if NODE_OVERLAY in ports.settings.feature_gates:

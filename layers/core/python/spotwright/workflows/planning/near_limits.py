@@ -4,6 +4,7 @@ What is counted elsewhere are the status of the NodePool, which is read from the
 The status counts nodes that go as well: where that comes near a limit, the NodeClaims are listed, and nothing else.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
@@ -11,6 +12,8 @@ from functools import cache
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS
+from spotwright.decisions.decide import decide
+from spotwright.errors import ApiError, OutOfTime
 from spotwright.model import quantity, resources
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -26,8 +29,16 @@ from spotwright.workflows.planning.snapshot import REPLACED_REASONS, instances_g
 from spotwright.workflows.ports.bundles import ListingPorts
 
 
+class NearLimitsError(BehindError):
+    """A plan may exceed limits of NodePools. ``snapshot``: what the ``plan`` is of; ``nodepools``: their names."""
+
+    def __init__(self, message: str, snapshot: Snapshot, plan: Plan, nodepools: Iterable[NodePool]) -> None:
+        super().__init__(message, code="NearLimits")
+        self.snapshot, self.plan, self.nodepools = snapshot, plan, frozenset(pool.name for pool in nodepools)
+
+
 def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog, ports: ListingPorts) -> None:
-    """Limits of NodePools hold, however little of them the snapshot shows. Raises BehindError.
+    """Limits of NodePools hold, however little of them the snapshot shows. Raises NearLimitsError.
 
     A plan keeps them for what the snapshot shows. What is launched is to keep them as well for what the status of the
     NodePool and rows count, which is more while nodes go or have just joined, and where a state lies; or else for the
@@ -38,13 +49,60 @@ def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog, ports: Listin
     # A limit may be of a resource that instances have by a NodeOverlay alone.
     overlaid = apply_overlays(catalog, snapshot.nodeoverlays, snapshot.nodepools).catalog if limited else catalog
     near = [pool for pool in limited if _excess(pool, _counted(pool, snapshot, overlaid), plan, overlaid)]
-    claims = _staying(ports, snapshot) if near else ()
-    for pool in near:
-        if excess := _excess(pool, _listed(pool, claims, snapshot, overlaid), plan, overlaid):
-            raise BehindError(
-                f"with what would be launched, the NodeClaims of NodePool {pool.name} come to {excess}; it shows less",
-                code="NearLimits",
-            )
+    if not near:
+        return
+    try:
+        claims = _staying(ports, snapshot)
+    except OutOfTime:
+        raise
+    except ApiError as failure:
+        message = f"what NodePools near their limits have cannot be listed: {failure}"
+        raise NearLimitsError(message, snapshot, plan, near) from failure
+    excesses = {pool.name: _excess(pool, _listed(pool, claims, snapshot, overlaid), plan, overlaid) for pool in near}
+    beyond = [pool for pool in near if excesses[pool.name]]
+    if beyond:
+        name = beyond[0].name
+        message = (
+            f"with what would be launched, the NodeClaims of NodePool {name} come to {excesses[name]}; it shows less"
+        )
+        raise NearLimitsError(message, snapshot, plan, beyond)
+
+
+def decide_for_others(near: NearLimitsError, catalog: Catalog, ports: ListingPorts) -> tuple[Snapshot, Plan]:
+    """The plan, and its snapshot, without new nodes of NodePools near their limits, and without the pods that would get
+    them, which wait, and so do those that got none.
+
+    CapacityBuffers come after all pods. Raises NearLimitsError where nobody is left.
+    """
+    while True:
+        snapshot = _without(near)
+        plan = decide(snapshot, catalog)
+        if not plan.new_nodes:
+            raise near
+        try:
+            check_limits(snapshot, plan, catalog, ports)
+        except NearLimitsError as again:
+            near = again
+        else:
+            return snapshot, plan
+
+
+def _without(near: NearLimitsError) -> Snapshot:
+    left = {key for node in near.plan.new_nodes if node.nodepool in near.nodepools for key in node.pods}
+    left |= {unplaced.pod for unplaced in near.plan.unschedulable_pods}
+    made = Counter(node.nodepool for node in near.plan.new_nodes)
+    pools = (
+        _closed(pool, made[pool.name]) if pool.name in near.nodepools else pool for pool in near.snapshot.nodepools
+    )
+    pods = (pod for pod in near.snapshot.pods if pod.key not in left)
+    return msgspec.structs.replace(near.snapshot, pods=tuple(pods), nodepools=tuple(pools), capacity_buffers=())
+
+
+def _closed(pool: NodePool, made: int) -> NodePool:
+    """The NodePool as if it could have no more nodes. ``made``: what a plan would make."""
+    if pool.replicas is not None:
+        return msgspec.structs.replace(pool, replicas=max(0, pool.replicas - made))
+    return msgspec.structs.replace(pool, limits={**pool.limits, resources.NODES: 0})
 
 
 def _limits(pool: NodePool) -> dict[str, int]:

@@ -84,7 +84,7 @@ class CommandRow(msgspec.Struct, frozen=True):
     none. ``awaited_replacements``: those of which an Event says that they are waited for. ``rollout``, ``evictions``:
     see Disruption. ``failed``: epoch milliseconds at which it was given up because its replacements were not
     Initialized in time, 0 = it was not. ``moves``: of a consolidation, as long as it is proposed. ``digest``: of what
-    was known of the candidates of a consolidation when it was proposed."""
+    was known of the candidates when they were proposed."""
 
     id: str
     cluster: str
@@ -165,7 +165,9 @@ class NominationRow(msgspec.Struct, frozen=True):
 
 class CommitPause(msgspec.Struct, frozen=True):
     """The cluster was listed for nodes that were to be disrupted for this reason. ``digest``: of what was known of
-    them; for the same it is not listed again before ``until``, epoch milliseconds."""
+    them; for the same it is not listed again before ``until``, epoch milliseconds. "" = that failed, or has not ended:
+    it is listed for none.
+    """
 
     reason: str
     digest: str
@@ -182,7 +184,9 @@ class ClusterRow(msgspec.Struct, frozen=True):
     ``plans_pause_digest``, since the last plan decided nothing; 0 = there is no pause. ``launched``:
     what was decided to be launched in the last hour in which anything was, by minute, oldest first.
     ``failed_plans_pause_until``: epoch milliseconds before which no plan for pods lists the cluster, since the last one
-    that did failed; 0 = there is no pause. ``commit_pauses``: one for each reason for which nodes were to be disrupted.
+    that did failed; 0 = there is no pause. ``listed_for_pods_until``: epoch milliseconds before which the cluster is
+    not listed again for pods that wait long, since that was done; 0 = it may be. ``commit_pauses``: one for each reason
+    for which nodes were to be disrupted.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
 
@@ -200,6 +204,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     plans_pause_until: int = 0
     plans_pause_digest: str = ""
     failed_plans_pause_until: int = 0
+    listed_for_pods_until: int = 0
     commit_pauses: tuple[CommitPause, ...] = ()
     launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1

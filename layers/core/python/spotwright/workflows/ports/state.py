@@ -30,6 +30,8 @@ WRONG_CLOCK_MS: Final = 60_000
 LISTED_EVALUATIONS: Final = "listed evaluations"
 # The same: the pause after a plan for pods that failed when it had begun to list the cluster.
 FAILED_PLANS: Final = "failed plans"
+# The same: that the cluster was listed for pods that wait long, and until when that will do.
+LISTED_FOR_PODS: Final = "listing"
 
 
 class StatePort(Protocol):
@@ -55,8 +57,8 @@ class StatePort(Protocol):
         """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
 
         A note that ends more than WRONG_CLOCK_MS after ``until`` is of a clock that is wrong, and holds nobody up.
-        ``work``: provision | notices | disrupt | LISTED_EVALUATIONS | FAILED_PLANS. It spares others the same work and
-        no more; ``commit`` decides.
+        ``work``: provision | notices | disrupt | LISTED_EVALUATIONS | FAILED_PLANS | LISTED_FOR_PODS. It spares others
+        the same work and no more; ``commit`` decides.
         """
         ...
 
@@ -72,8 +74,8 @@ class StatePort(Protocol):
 
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
         notices_again (a look at new ones, beside or after a plan) | evaluations (of disruption) | canaries (the same,
-        while a canary has not proved itself) | consolidation timers (doorbells for those that are outdated) | listing
-        (of the cluster, for pods that wait long) | plans_again (the doorbell after the pause of FAILED_PLANS). 0 when
+        while a canary has not proved itself) | consolidation timers (doorbells for those that are outdated) |
+        plans_again (the doorbell after the pause of FAILED_PLANS). 0 when
         it is noted; otherwise until when an earlier note holds, and nothing changed. Notes of wrong clocks hold nobody
         up, as in ``begin_planning``.
         """

@@ -12,6 +12,7 @@ import msgspec
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
 from spotwright.errors import ApiError, Unavailable
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
@@ -23,13 +24,14 @@ from spotwright.workflows.planning import planner_at_work, repeated_plan, time_b
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes, longest_waiting_pods
 from spotwright.workflows.planning.launch_bounds import with_launch_bounds
+from spotwright.workflows.planning.near_limits import NearLimitsError, decide_for_others
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.snapshot import NotListedError, gather, gather_listed
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow, epoch_ms
-from spotwright.workflows.ports.state import FAILED_PLANS
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_FOR_PODS
 from spotwright.workflows.provision.events import record_events
 
 log: Final = logging.getLogger("spotwright.planning")
@@ -47,7 +49,9 @@ ROUND_SECONDS: Final = 20
 RETRY_SECONDS: Final = 10
 # A pod without a plan for it may wait so long before the cluster is listed for it, and for all, so often at most.
 LONG_WAIT: Final = timedelta(minutes=3)
-LISTING_PERIOD: Final = timedelta(minutes=10)
+LISTING_SECONDS: Final = 600
+# The code of a BehindError that says so.
+PODS_WAIT: Final = "PodsWait"
 # How often the sweep looks for pending pods while a forwarder lives.
 SWEEP_SECONDS: Final = 60
 
@@ -76,6 +80,10 @@ class _Rounds:
         self.told: list[tuple[Snapshot, Plan, Decision | None]] = []
         # When the round that is made now began to list the cluster; None = it has not, or there is none.
         self.list_began: datetime | None = None
+        # Whether it leaves something to the next invocation, which lists the cluster.
+        self.leaves_to_list = False
+        # The end of the note that it lists for pods that wait long; 0 = it does not.
+        self.list_for_pods_until = 0
 
     def result(self) -> ProvisionResult:
         return ProvisionResult(tuple(self.plans), tuple(self.decisions), tuple(self.pod_wait_seconds), self.postponed)
@@ -119,6 +127,7 @@ def provision(
     except ApiError:
         if rounds.list_began is not None:
             _pause_lists(ports, rounds.list_began, clock())
+        _end_list_for_pods(ports, rounds, clock(), 0)
         _end_early(ports, requested, until)
         raise
     record_events(ports.cluster, rounds.told, seconds_left)
@@ -142,10 +151,11 @@ def _plan_rounds(
             if attempt and seconds_left is not None and seconds_left() < ROUND_SECONDS:
                 break
             is_done = _plan_round(ports, rounds, row, clock, seconds_left)
+            _end_list_for_pods(ports, rounds, clock(), LISTING_SECONDS if is_done else 0)
             rounds.list_began = None
             if not is_done:
                 continue
-            if rounds.postponed:
+            if rounds.postponed or rounds.leaves_to_list:
                 break
         if state.end_planning(WORK, until=until, served=row.planning_requests):
             return
@@ -183,9 +193,9 @@ def _plan_round(
         rounds.pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
     rounds.told.append((snapshot, plan, decision))
-    if plan.excess_nodeclaims:
-        # Its new nodes are on their way; what is left waits for a list.
-        return False
+    if rounds.leaves_to_list:
+        # Its new nodes are on their way, and told of whatever becomes of the list.
+        return True
     if decision is not None or rounds.postponed or plan.nodes_held_back:
         ports.state.mark_served(row.planning_requests)
     else:
@@ -214,16 +224,31 @@ def _plan(
         rounds.list_began = clock()
 
     snapshot = _fit(ports, rounds, gather(ports, row, now=now, before_list=begin_list), row, seconds_left)
+    catalog = ports.catalogs.read(snapshot.catalog_key)
     try:
-        doubted = longest_waiting_pods(snapshot, now)
-        catalog = ports.catalogs.read(snapshot.catalog_key)
-        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True)
-        _check_reliance(ports, row, snapshot, plan, now)
+        snapshot, plan, rounds.leaves_to_list = _decide_by_state(ports, snapshot, catalog, now)
+        _check_reliance(row, snapshot, plan, now)
     except BehindError as behind:
         begin_list()
+        if behind.code == PODS_WAIT:
+            _begin_list_for_pods(ports, rounds, clock())
         snapshot = _fit(ports, rounds, gather_listed(ports, row, behind, now=now), row, seconds_left)
-        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        plan, rounds.leaves_to_list = decide(snapshot, ports.catalogs.read(snapshot.catalog_key)), False
     return snapshot, plan
+
+
+def _decide_by_state(
+    ports: ProvisionPorts, snapshot: Snapshot, catalog: Catalog, now: datetime
+) -> tuple[Snapshot, Plan, bool]:
+    """The plan, and whether it leaves something to a list: pods near the limits of a NodePool, and nodes that are to
+    go, which keep no others from their nodes. Raises BehindError.
+    """
+    doubted = longest_waiting_pods(snapshot, now)
+    try:
+        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True)
+    except NearLimitsError as near:
+        return *decide_for_others(near, catalog, ports), True
+    return snapshot, plan, bool(plan.excess_nodeclaims)
 
 
 def _fit(
@@ -234,7 +259,7 @@ def _fit(
     return snapshot
 
 
-def _check_reliance(ports: ProvisionPorts, row: ClusterRow, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+def _check_reliance(row: ClusterRow, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
     """A cluster state alone removes no node, and does not keep pods waiting for longer than it takes to find that it
     lies: once in so many minutes the cluster is listed for them. Also where they get a new node by it: it may be
     another one each time, on which they have no place. While lists pause, they get it, and nodes that are to go keep
@@ -243,10 +268,32 @@ def _check_reliance(ports: ProvisionPorts, row: ClusterRow, snapshot: Snapshot, 
     pauses = repeated_plan.seconds_until_list(row, now=now) > 0
     if plan.excess_nodeclaims and not (pauses and plan.new_nodes):
         raise BehindError(f"by it {len(plan.excess_nodeclaims)} NodeClaims of static NodePools go", code="RemovesNodes")
+    pauses = pauses or repeated_plan.milliseconds_left(row.listed_for_pods_until, now, LISTING_SECONDS) > 0
     late = [] if pauses else [pod.key for pod in snapshot.pods if _waits_long(pod, now)]
-    until = epoch_ms(now + LISTING_PERIOD)
-    if late and not ports.state.throttle("listing", now=epoch_ms(now), until=until):
-        raise BehindError(f"{counted(len(late), 'pod')}, {min(late)} among them, still have no node", code="PodsWait")
+    if late:
+        raise BehindError(f"{counted(len(late), 'pod')}, {min(late)} among them, still have no node", code=PODS_WAIT)
+
+
+def _begin_list_for_pods(ports: ProvisionPorts, rounds: _Rounds, now: datetime) -> None:
+    """Where it is cut off, further plans do without it for a while."""
+    rounds.list_for_pods_until = epoch_ms(now) + repeated_plan.LONGEST_PAUSE_SECONDS * 1000
+    _note_list_for_pods(ports, now, rounds.list_for_pods_until)
+
+
+def _end_list_for_pods(ports: ProvisionPorts, rounds: _Rounds, now: datetime, enough_for_seconds: int) -> None:
+    """``enough_for_seconds``: no further list for them is needed."""
+    if rounds.list_for_pods_until:
+        with suppress(ApiError):
+            ports.state.end_planning(LISTED_FOR_PODS, until=rounds.list_for_pods_until)
+        rounds.list_for_pods_until = 0
+        if enough_for_seconds:
+            _note_list_for_pods(ports, now, epoch_ms(now) + enough_for_seconds * 1000)
+
+
+def _note_list_for_pods(ports: ProvisionPorts, now: datetime, until: int) -> None:
+    # Without it the next plan lists for them, no more.
+    with suppress(ApiError):
+        ports.state.begin_planning(LISTED_FOR_PODS, now=epoch_ms(now), until=until)
 
 
 def _waits_long(pod: Pod, now: datetime) -> bool:

@@ -10,7 +10,7 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow, CommitPause
-from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, WRONG_CLOCK_MS
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, LISTED_FOR_PODS, WRONG_CLOCK_MS
 
 # The row that says who else provisions nodes in the cluster.
 _PROVISIONER: Final = "provisioner"
@@ -40,6 +40,7 @@ class ClusterItem:
             planner_until=number_attribute(item, _end("provision")),
             evaluations_pause_until=number_attribute(item, _end(LISTED_EVALUATIONS)),
             failed_plans_pause_until=number_attribute(item, _end(FAILED_PLANS)),
+            listed_for_pods_until=number_attribute(item, _end(LISTED_FOR_PODS)),
             plans_pause_until=number_attribute(item, "plans_pause_until"),
             plans_pause_digest=text_attribute(item, "plans_pause_digest"),
             commit_pauses=msgspec.json.decode(
