@@ -14,7 +14,9 @@ import msgspec
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.pod import PodDisruptionBudget
 from tests.campaign.faults import FAULTS
-from tests.campaign.invariants import INVARIANTS, WITH_PODS, Invariant, RowsAndMessagesBounded, Violation
+from tests.campaign.invariants import INVARIANTS
+from tests.campaign.invariants.invariant import WITH_PODS, Invariant, Violation
+from tests.campaign.invariants.rest import RowsAndMessagesBounded
 from tests.campaign.limits import Limits
 from tests.campaign.load import EVENTS
 from tests.campaign.world import CampaignWorld

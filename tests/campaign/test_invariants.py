@@ -7,7 +7,8 @@ from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.simulation import builders
 from spotwright.workflows.ports.rows import LaunchRow
 from tests.campaign.calls import Call
-from tests.campaign.invariants import LimitsKept, NoPodWaits, SurplusEnds
+from tests.campaign.invariants.purchases import LimitsKept, SurplusEnds
+from tests.campaign.invariants.rest import NoPodWaits
 from tests.campaign.world import CampaignWorld
 
 ROW = LaunchRow("l1", builders.CLUSTER, "d1", ("claim-a", "claim-b"), "", phase="done")

@@ -6,9 +6,10 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.campaign import invariants, runs, safety_lines
+from tests.campaign import runs, safety_lines
 from tests.campaign.__main__ import main
-from tests.campaign.invariants import Invariant
+from tests.campaign.invariants import disruption, purchases, rest, writes
+from tests.campaign.invariants.invariant import Invariant
 from tests.campaign.runs import run_campaign, shrink
 
 # More than each of them takes, of one of these seeds.
@@ -19,21 +20,21 @@ SEEDS = (1, 10, 13, 15, 16, 2, 3, 4)
 @pytest.mark.parametrize(
     ("missing", "noticed_by"),
     [
-        (safety_lines.client_token_reused, invariants.NothingBoughtTwice),
-        (safety_lines.nominations_counted, invariants.PodsPlannedOnce),
-        (safety_lines.commit_conditional, invariants.NothingOverwritten),
-        (safety_lines.rows_conditional, invariants.NothingOverwritten),
-        (safety_lines.pods_evicted, invariants.PodsAreAsked),
-        (safety_lines.drained_first, invariants.PodsAreAsked),
-        (safety_lines.terminated_first, invariants.InstancesEndFirst),
-        (safety_lines.orphans_found, invariants.NoLeak),
-        (safety_lines.surplus_terminated, invariants.SurplusEnds),
-        (safety_lines.uid_stated, invariants.UidsStated),
-        (safety_lines.emptiness_seen_twice, invariants.BudgetsKept),
-        (safety_lines.budgets_asked, invariants.BudgetsKept),
-        (safety_lines.replacements_awaited, invariants.ReplacementsFirst),
-        (safety_lines.timers_rung, invariants.RowsEnd),
-        (safety_lines.repair_limited, invariants.OnlySickRepaired),
+        (safety_lines.client_token_reused, purchases.NothingBoughtTwice),
+        (safety_lines.nominations_counted, purchases.PodsPlannedOnce),
+        (safety_lines.commit_conditional, writes.NothingOverwritten),
+        (safety_lines.rows_conditional, writes.NothingOverwritten),
+        (safety_lines.pods_evicted, disruption.PodsAreAsked),
+        (safety_lines.drained_first, disruption.PodsAreAsked),
+        (safety_lines.terminated_first, writes.InstancesEndFirst),
+        (safety_lines.orphans_found, purchases.NoLeak),
+        (safety_lines.surplus_terminated, purchases.SurplusEnds),
+        (safety_lines.uid_stated, writes.UidsStated),
+        (safety_lines.emptiness_seen_twice, disruption.BudgetsKept),
+        (safety_lines.budgets_asked, disruption.BudgetsKept),
+        (safety_lines.replacements_awaited, disruption.ReplacementsFirst),
+        (safety_lines.timers_rung, rest.RowsEnd),
+        (safety_lines.repair_limited, disruption.OnlySickRepaired),
     ],
     ids=lambda value: value.__name__ if value.__module__ == safety_lines.__name__ else "",
 )
@@ -46,7 +47,7 @@ def test_a_missing_safety_line_is_noticed(
     assert failure is not None
     assert failure.result.violation is not None
     # A row whose time nobody sees stays open, and a pod or an empty node may wait for it.
-    also = [invariants.NoPodWaits.name, invariants.NoEmptyNode.name] if missing is safety_lines.timers_rung else []
+    also = [rest.NoPodWaits.name, rest.NoEmptyNode.name] if missing is safety_lines.timers_rung else []
     assert failure.result.violation.invariant in [noticed_by.name, *also]
 
 

@@ -309,6 +309,7 @@ def test_an_address_is_answered_with_the_command_that_reads_it(capsys: pytest.Ca
         ("{", "it is not JSON"),
         ("kind: NodePool", "it is not JSON"),
         ("[]", "must be a map, found a list"),
+        ('{"x":' + "[" * 100_000, "it is malformed: it is nested too deeply"),
         ('{"types": []}', "instanceTypes: is missing"),
         ('{"instanceTypes": 3}', "instanceTypes: must be a list, found a whole number"),
         ('{"instanceTypes": [{"name": 3}]}', "instanceTypes[0].name: must be text, found a whole number"),

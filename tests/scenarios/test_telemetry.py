@@ -66,11 +66,9 @@ SCENARIOS = {
         "a_failure_is_answered_with_its_reason",
         "create_update_and_delete_answer_with_one_physical_id",
     ),
-    "functions/test_interrupt.py": (
-        "a_change_that_begins_nothing_is_named_and_counted",
-        "a_notice_that_cannot_be_written_comes_back",
-        "while_ec2_does_not_say_every_cluster_is_told",
-    ),
+    "functions/test_interrupt.py": ("a_notice_that_cannot_be_written_comes_back",),
+    "functions/test_interrupt_clusters.py": ("while_ec2_does_not_say_every_cluster_is_told",),
+    "functions/test_interrupt_malformed.py": ("a_change_that_begins_nothing_is_named_and_counted",),
     "functions/test_lifecycle.py": (
         "a_decision_that_cannot_be_read_is_dropped_and_planned_anew",
         "without_the_table_the_message_returns_and_nothing_is_bought",
@@ -168,20 +166,22 @@ SCENARIOS = {
     "scenarios/lifecycle/termination/test_bad_annotations.py": (
         "a_termination_time_that_is_none_is_said_and_the_grace_period_counts",
     ),
-    "scenarios/lifecycle/termination/test_nodes_and_claims.py": (
-        "a_second_node_of_a_claim_is_reported_and_goes_with_the_instance",
-        "two_claims_of_one_instance_are_reported_and_a_deleted_node_costs_neither",
+    "scenarios/lifecycle/termination/test_drained_pods.py": (
+        "the_termination_grace_period_overrules_budget_and_annotation",
     ),
+    "scenarios/lifecycle/termination/test_drained_volumes.py": ("volumes_are_waited_for",),
     "scenarios/lifecycle/termination/test_rate_limits.py": (
         "a_launch_that_is_sent_twice_is_counted_once",
         "one_that_may_not_be_ended_does_not_keep_the_others",
         "surplus_waits_for_its_turn_in_its_row",
     ),
+    "scenarios/lifecycle/termination/test_shared_instances.py": (
+        "a_second_node_of_a_claim_is_reported_and_goes_with_the_instance",
+        "two_claims_of_one_instance_are_reported_and_a_deleted_node_costs_neither",
+    ),
     "scenarios/lifecycle/termination/test_termination.py": (
         "an_expired_claim_goes_by_itself",
         "deleting_a_node_deletes_its_claim",
-        "the_termination_grace_period_overrules_budget_and_annotation",
-        "volumes_are_waited_for",
     ),
 }
 

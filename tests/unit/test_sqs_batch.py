@@ -72,6 +72,15 @@ def test_a_message_as_long_as_sqs_takes_fails_alone_and_nothing_is_read_for_it()
     assert [len(bell.key) for bells in done for bell in bells] == [253]
 
 
+@pytest.mark.parametrize(
+    "body", ['{"cluster": "\ud83d"}', "[" * 1000, '{"x": ' + "[" * 500 + "]" * 500 + "}", "", "null"]
+)
+def test_a_message_that_is_no_json_object_fails_alone(body: str) -> None:
+    done: list[str] = []
+    failed = run(message(1), {"messageId": "m2", "body": body}, work=lambda cluster, _: done.append(cluster))
+    assert (failed, done) == ({"m2"}, ["blue"])
+
+
 def test_a_message_that_is_too_long_is_named_with_its_beginning() -> None:
     with pytest.raises(InvalidRequest) as refusal:
         sqs_batch.parse_doorbell(message(1, key="x" * 2000)["body"], kinds=("pods",), clusters=CLUSTERS)

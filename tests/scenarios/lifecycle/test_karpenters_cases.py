@@ -26,6 +26,7 @@ _HASHES: Final = ("unit/aws/nodeclass/test_hashes.py",)
 _JOINING: Final = ("unit/lifecycle/test_joining.py",)
 _DRAIN: Final = ("unit/lifecycle/test_drain.py",)
 _TERMINATION: Final = ("scenarios/lifecycle/termination/test_termination.py",)
+_DRAINED_PODS: Final = ("scenarios/lifecycle/termination/test_drained_pods.py",)
 _HERE: Final = ("scenarios/lifecycle/test_karpenters_cases.py",)
 _STATIC: Final = ("unit/scheduling/static_capacity/test_static_capacity.py",)
 # Number: file, test.
@@ -73,10 +74,10 @@ CASES: Final = {
     "J1": (*_TERMINATION, "a_deleted_claim_takes_pods_instance_and_node_down_in_this_order"),
     "J3": (*_HERE, "j3_a_node_of_another_karpenter_is_left_alone"),
     "J4": (*_DRAIN, "pods_that_do_not_hold_a_node"),
-    "J6": (*_TERMINATION, "a_budget_that_allows_nothing_keeps_the_node_and_says_so"),
+    "J6": (*_DRAINED_PODS, "a_budget_that_allows_nothing_keeps_the_node_and_says_so"),
     "J7": (*_HERE, "j7_a_pod_that_took_the_name_of_another_is_not_evicted_for_it"),
     "J9": (*_DRAIN, "a_pod_is_deleted_when_its_grace_would_outlast_the_deadline"),
-    "J10": (*_TERMINATION, "the_termination_grace_period_overrules_budget_and_annotation"),
+    "J10": (*_DRAINED_PODS, "the_termination_grace_period_overrules_budget_and_annotation"),
     "J12": (*_DRAIN, "a_pod_is_deleted_when_its_grace_would_outlast_the_deadline"),
     "J13": (*_DRAIN, "force_reaches_across_tiers"),
     "J15": (*_HERE, "j15_a_ready_node_is_drained_though_ec2_says_its_instance_is_gone"),
@@ -98,9 +99,9 @@ CASES: Final = {
                    "nothing_drifts_and_no_hash_of_ours_differs"),
     "taken over: nothing of it goes": (*_HERE, "a_node_that_was_taken_over_keeps_its_labels_and_its_life"),
     "handed back": ("manifests/test_uninstall.py", "handing_back_takes_only_our_own_parts_in_reverse"),
-    "two claims": ("scenarios/lifecycle/termination/test_nodes_and_claims.py",
+    "two claims": ("scenarios/lifecycle/termination/test_shared_instances.py",
                    "two_claims_of_one_instance_are_reported_and_a_deleted_node_costs_neither"),
-    "two nodes": ("scenarios/lifecycle/termination/test_nodes_and_claims.py",
+    "two nodes": ("scenarios/lifecycle/termination/test_shared_instances.py",
                   "a_second_node_of_a_claim_is_reported_and_goes_with_the_instance"),
 }  # fmt: skip
 

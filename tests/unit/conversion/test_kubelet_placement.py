@@ -122,6 +122,8 @@ def test_the_annotation_stays_where_the_class_is_not_there() -> None:
     assert "belongs into EC2NodeClass c" in said(result)[""]
 
 
-def test_an_annotation_that_is_no_json_is_refused() -> None:
-    assert KUBELET_ANNOTATION in refused(v1_class(), v1_pool("a", "[1]"))
-    assert "is not a kubelet configuration as JSON" in refused(v1_class(), v1_pool("a", "{"))
+@pytest.mark.parametrize("text", ["[1]", "{", '{"maxPods":' + "[" * 100_000])
+def test_an_annotation_that_is_no_json_is_refused(text: str) -> None:
+    said = refused(v1_class(), v1_pool("a", text))
+    assert KUBELET_ANNOTATION in said
+    assert "is not a kubelet configuration as JSON" in said

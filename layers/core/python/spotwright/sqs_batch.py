@@ -54,7 +54,7 @@ def parse_doorbell(body: str, *, kinds: Collection[str], clusters: Collection[st
         )
     try:
         bell = msgspec.json.decode(body, type=Doorbell)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
         raise InvalidRequest(f"message is not a doorbell: {error}: {quote(body)}") from None
     if bell.schema not in SCHEMAS:
         raise InvalidRequest(f"doorbell schema: {bell.schema} is not one of {', '.join(map(str, SCHEMAS))}")

@@ -1,48 +1,25 @@
-"""The end of a NodeClaim: drained in order, budgets respected, nothing let go before the instance is gone."""
+"""The end of a NodeClaim: one step after the other, nothing let go before the instance is gone."""
 
 from collections.abc import Mapping
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
 
-from spotwright.errors import ApiError, Conflict, Denied, NotFound, Unavailable
-from spotwright.lifecycle import retry
+from spotwright.errors import ApiError, Conflict, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.model.kubernetes.pod import Pod
-from spotwright.model.kubernetes.taints import Toleration
-from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import nodeclaims
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
-
-
-def running_node(world: World, pods: int = 1, template: Pod | None = None) -> NodeClaim:
-    """A claim whose node runs ``pods``; nothing comes after them when they go."""
-    world.deploy(template or builders.pod("inflate", cpu_millicores=500), pods)
-    assert world.run(60, until=lambda: len(world.running_pods()) == pods)
-    (claim,) = world.claims()
-    world.forget_deployments()
-    return claim
-
-
-def delete(world: World, claim: NodeClaim) -> None:
-    current = world.cluster.nodeclaim(claim.name)
-    assert current is not None
-    world.cluster.delete("nodeclaims", current.metadata)
-
-
-def gone(world: World, claim: NodeClaim) -> bool:
-    return world.cluster.nodeclaim(claim.name) is None
+from tests.scenarios.lifecycle.termination.running_nodes import delete, gone, running_node
 
 
 def test_a_deleted_claim_takes_pods_instance_and_node_down_in_this_order(world: World) -> None:
@@ -251,178 +228,6 @@ def test_deleting_a_node_deletes_its_claim(world: World) -> None:
     assert not world.ec2.live_instances()
 
 
-def test_a_budget_that_allows_nothing_keeps_the_node_and_says_so(world: World) -> None:
-    claim = running_node(world)
-    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
-    delete(world, claim)
-    world.run(300)
-    assert world.running_pods()
-    assert world.ec2.live_instances()
-    assert "FailedDraining" in {event.reason for event in world.cluster.events}
-    world.cluster.remove("poddisruptionbudgets", "default/keep")
-    assert world.run(90, until=lambda: gone(world, claim))
-
-
-def test_a_budget_of_one_lets_pods_go_one_after_the_other(world: World) -> None:
-    claim = running_node(world, pods=3)
-    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("one", "inflate", max_unavailable=1))
-    other_pod = builders.pod(
-        "inflate-spare", node_name="elsewhere", phase="Running", is_ready=True, labels={"app": "inflate"}
-    )
-    delete(world, claim)
-    together = []
-    for _ in range(120):
-        world.run(1)
-        leaving = [pod for pod in world.cluster.all("pods") if pod.metadata.deletion_timestamp is not None]
-        together.append(len(leaving))
-        if gone(world, claim):
-            break
-        if not leaving:
-            # The ReplicaSet's successor is ready elsewhere: the budget allows the next.
-            name = f"{other_pod.metadata.name}-{len(together)}"
-            world.cluster.put(
-                "pods",
-                msgspec.structs.replace(other_pod, metadata=msgspec.structs.replace(other_pod.metadata, name=name)),
-            )
-            world.cluster.put("nodes", builders.unmanaged_node("elsewhere"))
-    assert gone(world, claim)
-    assert max(together) == 1
-
-
-def test_a_budget_that_refuses_for_long_is_asked_less_and_less(world: World) -> None:
-    """Every three seconds for five minutes, then more and more seldom; in the end by tick and sweep each minute."""
-    claim = running_node(world)
-    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("inflate", "inflate", min_available=1))
-    delete(world, claim)
-    asked = list[int]()
-    for _ in range(4):
-        before = len(world.effects.select("cluster", "evict"))
-        world.run(600)
-        asked.append(len(world.effects.select("cluster", "evict")) - before)
-    assert asked[0] <= 600 // 3
-    assert all(later <= earlier for earlier, later in pairwise(asked))
-    assert asked[-1] <= 2 * 600 // 60
-    world.cluster.remove("poddisruptionbudgets", "default/inflate")
-    assert world.run(75, until=lambda: not world.running_pods())
-
-
-def test_a_pod_that_must_not_be_disrupted_is_waited_for(world: World) -> None:
-    claim = running_node(world, template=builders.pod("inflate", annotations={labels.DO_NOT_DISRUPT: "true"}))
-    delete(world, claim)
-    world.run(200)
-    assert world.running_pods()
-    (pod,) = world.running_pods()
-    world.cluster.update("pods", pod.key, phase="Succeeded")
-    assert world.run(90, until=lambda: gone(world, claim))
-
-
-def test_the_termination_grace_period_overrules_budget_and_annotation(world: World) -> None:
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=300)
-    claim = running_node(
-        world,
-        template=builders.pod(
-            "inflate", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=60
-        ),
-    )
-    world.kubelets.stop_seconds = 600
-    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
-    delete(world, claim)
-    world.run(236)
-    assert world.running_pods(), "at 240 s its own grace period still fits"
-    assert world.run(10, until=lambda: not world.running_pods())
-    assert world.run(110, until=lambda: gone(world, claim))
-    (forced,) = [event for event in world.cluster.events if event.reason == "Disrupted"]
-    assert "granted 59 seconds of grace-period" in forced.message
-
-
-def test_daemons_and_critical_pods_go_last(world: World) -> None:
-    claim = running_node(world, pods=1)
-    daemon = builders.daemonset_pod("agent", claim.node_name, tolerations=())
-    world.cluster.put("pods", daemon)
-    critical = builders.pod(
-        "dns", node_name=claim.node_name, phase="Running", is_ready=True, priority_class_name="system-cluster-critical"
-    )
-    world.cluster.put("pods", critical)
-    delete(world, claim)
-    assert world.run(90, until=lambda: gone(world, claim))
-    evicted = [effect.subject for effect in world.effects.select("cluster", "evict")]
-    assert list(dict.fromkeys(evicted)) == ["default/inflate-0001", "kube-system/agent", "default/dns"]
-
-
-def test_a_pod_that_tolerates_the_taint_is_neither_evicted_nor_waited_for(world: World) -> None:
-    claim = running_node(world)
-    stays = builders.pod(
-        "stays", node_name=claim.node_name, phase="Running", tolerations=(Toleration(labels.DISRUPTED, "Exists"),)
-    )
-    world.cluster.put("pods", stays)
-    delete(world, claim)
-    assert world.run(90, until=lambda: gone(world, claim))
-    assert "default/stays" not in {effect.subject for effect in world.effects.select("cluster", "evict")}
-
-
-def test_volumes_are_waited_for(world: World) -> None:
-    claim = running_node(world)
-    world.cluster.attachments[claim.node_name] = ("pv-1",)
-    delete(world, claim)
-    world.run(60)
-    assert world.ec2.live_instances()
-    waiting = find_condition(world.claims()[0].conditions, "VolumesDetached")
-    assert waiting is not None
-    assert waiting.reason == "AwaitingVolumeDetachment"
-    world.cluster.attachments.clear()
-    assert world.run(60, until=lambda: gone(world, claim))
-
-
-def put_staying_pod(world: World, name: str, claim: NodeClaim, *volume_claims: str) -> None:
-    stays = builders.pod(
-        name, node_name=claim.node_name, phase="Running", volume_claim_names=volume_claims,
-        tolerations=(Toleration(labels.DISRUPTED, "Exists"),),
-    )  # fmt: skip
-    world.cluster.put("pods", stays)
-
-
-def put_volume_claim(world: World, name: str, volume: str) -> None:
-    metadata = ObjectMeta(name, namespace="default")
-    world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, volume, bind_completed=True))
-
-
-def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -> None:
-    claim = running_node(world)
-    put_staying_pod(world, "stays", claim, "data")
-    put_volume_claim(world, "data", "pv-1")
-    world.cluster.attachments[claim.node_name] = ("pv-1",)
-    delete(world, claim)
-    assert world.run(90, until=lambda: gone(world, claim))
-
-
-def test_a_staying_pod_without_an_attachment_does_not_stand_for_the_volume_of_another_pod(world: World) -> None:
-    """The volume of an EFS claim has no VolumeAttachment; a claim that does not exist has no volume."""
-    claim = running_node(world)
-    put_staying_pod(world, "stays", claim, "shared", "missing")
-    put_volume_claim(world, "shared", "pv-efs")
-    world.cluster.attachments[claim.node_name] = ("pv-1",)
-    delete(world, claim)
-    world.run(60)
-    assert world.ec2.live_instances()
-    world.cluster.attachments.clear()
-    assert world.run(60, until=lambda: gone(world, claim))
-
-
-def test_a_volume_that_two_staying_pods_share_counts_once(world: World) -> None:
-    claim = running_node(world)
-    for name in ("stays-1", "stays-2"):
-        put_staying_pod(world, name, claim, "data")
-    put_volume_claim(world, "data", "pv-1")
-    world.cluster.attachments[claim.node_name] = ("pv-1", "pv-2")
-    delete(world, claim)
-    world.run(60)
-    assert world.ec2.live_instances()
-    waiting = find_condition(world.claims()[0].conditions, "VolumesDetached")
-    assert waiting is not None
-    assert "pv-2" in waiting.message
-    assert "pv-1" not in waiting.message
-
-
 def test_a_machine_that_vanished_is_not_drained(world: World) -> None:
     claim = running_node(world)
     world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
@@ -464,109 +269,6 @@ def test_an_expired_claim_goes_by_itself(world: World) -> None:
     assert said.startswith("Deleting the NodeClaim: older than expireAfter since 2026-")
 
 
-def test_a_node_that_the_taint_was_left_on_is_given_back(world: World) -> None:
-    claim = running_node(world)
-    node = world.cluster.node(claim.node_name)
-    assert node is not None
-    from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
-
-    world.cluster.set_taints(node, (DISRUPTED_TAINT,))
-    assert world.run(5, until=lambda: world.cluster.all("nodes")[0].taints == ())
-
-
-def test_the_volume_of_a_pod_that_ended_is_waited_for(world: World) -> None:
-    claim = running_node(world)
-    ended = builders.pod("ended", node_name=claim.node_name, phase="Succeeded", volume_claim_names=("data",))
-    world.cluster.put("pods", ended)
-    put_volume_claim(world, "data", "pv-1")
-    world.cluster.attachments[claim.node_name] = ("pv-1",)
-    delete(world, claim)
-    world.run(60)
-    assert world.ec2.live_instances()
-
-
-def test_a_claim_of_the_same_name_in_another_namespace_is_another_volume(world: World) -> None:
-    claim = running_node(world)
-    put_staying_pod(world, "stays", claim, "data")
-    stays = next(pod for pod in world.cluster.pods(node=claim.node_name) if pod.metadata.name == "stays")
-    world.cluster.delete("pods", stays.metadata)
-    other = msgspec.structs.replace(stays, metadata=msgspec.structs.replace(stays.metadata, namespace="other"))
-    world.cluster.put("pods", other)
-    put_volume_claim(world, "data", "pv-1")
-    metadata = ObjectMeta("data", namespace="other")
-    world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, "pv-2", bind_completed=True))
-    world.cluster.attachments[claim.node_name] = ("pv-1",)
-    delete(world, claim)
-    world.run(60)
-    assert world.ec2.live_instances()
-
-
-def test_volumes_are_waited_for_until_the_termination_grace_period_ends(world: World) -> None:
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=300)
-    claim = running_node(world)
-    world.cluster.attachments[claim.node_name] = ("pv-1",)
-    delete(world, claim)
-    world.run(290)
-    assert world.ec2.live_instances()
-    assert world.run(120, until=lambda: gone(world, claim))
-
-
-@pytest.mark.parametrize("seconds", [7, 37, 59])
-def test_pods_have_their_whole_grace_period_before_a_deadline_that_comes_after_the_last_tick(
-    world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
-) -> None:
-    """400 ticks end after five hours, and only the poll of each minute steps the claim then."""
-    monkeypatch.setattr(retry, "MAXIMUM_TICKS", 20)
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=900 + seconds)
-    claim = running_node(world)
-    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("all", "inflate", max_unavailable=0))
-    delete(world, claim)
-    assert world.run(960, until=lambda: not world.running_pods())
-    (forced,) = [event for event in world.cluster.events if event.reason == "Disrupted"]
-    assert "granted 29 seconds of grace-period" in forced.message
-
-
-@pytest.mark.parametrize("seconds", [7, 37, 59])
-def test_pods_have_their_whole_grace_period_though_the_eviction_of_another_pod_fails(
-    world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
-) -> None:
-    """A webhook denies it, or the API server does not answer; no tick is near."""
-    monkeypatch.setattr(retry, "MAXIMUM_TICKS", 20)
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=900 + seconds)
-    for name in ("denied", "kept"):
-        world.deploy(builders.pod(name, cpu_millicores=300), 1)
-    assert world.run(90, until=lambda: len(world.running_pods()) == 2)
-    world.forget_deployments()
-    (claim,) = world.claims()
-    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("kept", "kept", max_unavailable=0))
-    evict = world.cluster.evict
-
-    def refuse_eviction(pod: Pod) -> bool:
-        if pod.name.startswith("denied"):
-            raise Denied("an admission webhook denied the request", code="Forbidden")
-        return evict(pod)
-
-    monkeypatch.setattr(world.cluster, "evict", refuse_eviction)
-    delete(world, claim)
-    assert world.run(990, until=lambda: not world.running_pods())
-    forced = [event.message for event in world.cluster.events if event.reason == "Disrupted"]
-    assert len(forced) == 2
-    assert all("granted 29 seconds of grace-period" in message for message in forced)
-
-
-def test_a_volume_is_waited_for_until_a_deadline_that_comes_after_the_last_tick_and_no_longer(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry, "MAXIMUM_TICKS", 20)
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=900 + 37)
-    claim = running_node(world)
-    world.cluster.attachments[claim.node_name] = ("pv-1",)
-    delete(world, claim)
-    world.run(900 + 30)
-    assert world.ec2.live_instances()
-    assert world.run(10, until=lambda: not world.ec2.live_instances())
-
-
 def test_a_deleted_node_takes_its_claim_along_when_the_message_is_lost(world: World) -> None:
     """Nobody tells of the Node again: the sweep rings for the claim alone."""
     claim = running_node(world)
@@ -584,38 +286,3 @@ def test_a_node_that_goes_with_its_instance_takes_its_claim_along_when_no_messag
     world.ec2.stop(instance_id(claim.provider_id), after_seconds=0)
     assert world.run(700, until=lambda: gone(world, claim))
     assert not world.cluster.nodes()
-
-
-@pytest.mark.parametrize("grace_seconds", [None, 60])
-def test_a_pod_that_a_webhook_keeps_does_not_keep_the_other_pods_of_its_node(
-    world: World, monkeypatch: pytest.MonkeyPatch, grace_seconds: int | None
-) -> None:
-    """Nor, when terminationGracePeriod ends, those that budgets have kept until then."""
-    world.cluster.update("nodepools", "default", termination_grace_period_seconds=grace_seconds)
-    for name in ("first", "second", "third"):
-        world.deploy(builders.pod(name, cpu_millicores=300, termination_grace_period_seconds=10), 1)
-    assert world.run(90, until=lambda: len(world.running_pods()) == 3)
-    world.forget_deployments()
-    if grace_seconds:
-        for name in ("second", "third"):
-            budget = builders.pod_disruption_budget(name, name, min_available="100%")
-            world.cluster.put("poddisruptionbudgets", budget)
-    evict, remove = world.cluster.evict, world.cluster.delete
-
-    def refuse_eviction(pod: Pod) -> bool:
-        if pod.name.startswith("first"):
-            raise Denied("an admission webhook denied the request", code="Forbidden")
-        return evict(pod)
-
-    def refuse_deletion(kind: str, metadata: ObjectMeta, **options: Any) -> None:
-        if metadata.name.startswith("first"):
-            raise Denied("an admission webhook denied the request", code="Forbidden")
-        remove(kind, metadata, **options)
-
-    monkeypatch.setattr(world.cluster, "evict", refuse_eviction)
-    monkeypatch.setattr(world.cluster, "delete", refuse_deletion)
-    (claim,) = world.claims()
-    delete(world, claim)
-    assert world.run(100, until=lambda: len(world.running_pods()) == 1)
-    assert world.running_pods()[0].name.startswith("first")
-    assert not gone(world, claim)

@@ -92,6 +92,12 @@ def test_what_is_no_body_is_refused() -> None:
     assert refused(b"cluster-state 1\nnothing compressed") == ("Malformed", "BODY cannot be decompressed")
 
 
+def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
+    nested = b"\x81\xa1x" + b"\x91" * 100_000 + b"\xc0"
+    answer = refused(b"cluster-state 1\n" + zlib.compress(nested))
+    assert answer == ("Malformed", "BODY cannot be read: it is malformed: it is nested too deeply")
+
+
 def test_a_body_of_another_cluster_is_refused() -> None:
     other = encode_full(msgspec.structs.replace(STATE, cluster="other"))
     assert refused(other) == ("OtherCluster", "BODY is of the cluster other, not of main")
@@ -250,7 +256,10 @@ def test_a_head_of_another_cluster_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"schema": 1}', '{"schema": "1"}', "[]"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '{"schema": 1}', '{"schema": "1"}', "[]", '{"schema": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}"],
+)
 def test_a_head_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ClusterStateError, match=r"^the head of the state of main cannot be read: ") as caught:
         decode_head(text, cluster="main", now=NOW)

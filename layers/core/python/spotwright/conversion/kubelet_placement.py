@@ -127,7 +127,7 @@ def annotated_kubelet(content: Json) -> Json | None:
         return None
     try:
         kubelet = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         kubelet = None
     if not isinstance(kubelet, dict):
         refuse(f"metadata.annotations[{KUBELET_ANNOTATION}]", text, "is not a kubelet configuration as JSON")

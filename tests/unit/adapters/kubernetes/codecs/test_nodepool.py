@@ -51,6 +51,17 @@ def test_what_the_api_server_pruned_is_found_in_the_last_applied_manifest() -> N
     assert any("spec.limit" in problem for problem in decode_nodepool_strict(obj).problems)
 
 
+DEEP = 5_000
+
+
+@pytest.mark.parametrize("spec", ["[" * DEEP + "]" * DEEP, "[" * 100_000, '{"template": ' * DEEP + "1" + "}" * DEEP])
+def test_a_last_applied_manifest_that_is_nested_deeply_is_no_hindrance(spec: str) -> None:
+    obj = yaml.safe_load(T4G)
+    obj["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": f'{{"spec": {spec}}}'}
+    problems = decode_nodepool_strict(obj).problems
+    assert "unknown field spec.limit, did you mean limits?" in problems
+
+
 def test_a_bad_duration_names_object_field_value_and_what_is_allowed() -> None:
     obj = yaml.safe_load(T4G)
     obj["spec"]["template"]["spec"]["expireAfter"] = "tomorrow"

@@ -31,7 +31,7 @@ def decode_head(text: str, *, cluster: str, now: datetime) -> ClusterStateHead:
                 f"the state of {cluster} has schema {schema}; this version reads schema {SCHEMA}", code="OtherSchema"
             )
         head = msgspec.json.decode(text, type=ClusterStateHead)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ClusterStateError(
             f"the head of the state of {cluster} cannot be read: {describe_error(error)}", code="Malformed"
         ) from None

@@ -52,7 +52,7 @@ def read_catalog_file(path: str) -> Catalog:
         types = tuple(_instance_type(entry) for entry in file.instanceTypes)
     except OSError as error:
         raise InputError(f"{path}: the catalog cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except (RecursionError, ValueError) as error:
         is_json = isinstance(error, msgspec.ValidationError) or not isinstance(error, msgspec.DecodeError)
         why = describe_error(error) if is_json else "it is not JSON"
         raise InputError(f"{path}: not an instance catalog: {why} (spotwright catalog -o json writes one)") from None

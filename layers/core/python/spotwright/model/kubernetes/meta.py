@@ -68,6 +68,11 @@ def format_time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def bounded_time(at: datetime) -> datetime:
+    """The time itself, or the one of EARLIEST_TIME and LATEST_TIME that it is beyond. ``at`` is aware."""
+    return at if EARLIEST_TIME <= at <= LATEST_TIME else min(max(at, EARLIEST_TIME), LATEST_TIME)
+
+
 def parse_time(text: str) -> datetime | None:
     """An RFC 3339 time from EARLIEST_TIME to LATEST_TIME as aware UTC; None for any other text, since anybody may write
     an annotation."""

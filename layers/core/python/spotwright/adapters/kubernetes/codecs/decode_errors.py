@@ -7,8 +7,8 @@ import msgspec
 
 from spotwright.model import quantity, requirements
 
-# What decoding raises when fields are not of their type.
-DECODE_ERRORS: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+# What decoding raises when fields are not of their type, or nested more deeply than anything of ours is.
+DECODE_ERRORS: Final = (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 _OTHER_TYPE: Final = "it is malformed: a field has a value of another type than it must have"
 _WRONG_TYPE: Final = re.compile(
@@ -40,6 +40,8 @@ def describe_error(error: Exception) -> str:
             return _describe_type(str(error))
         case KeyError():
             return f"it is malformed: field {error.args[0]} is missing"
+        case RecursionError():
+            return "it is malformed: it is nested too deeply"
         case OverflowError():
             return "it is malformed: a number is out of range"
         case UnicodeError():

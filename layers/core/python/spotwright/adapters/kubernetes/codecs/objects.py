@@ -11,14 +11,7 @@ from typing import Any
 import msgspec
 
 from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
-from spotwright.model.kubernetes.meta import (
-    EARLIEST_TIME,
-    LATEST_TIME,
-    Condition,
-    ObjectMeta,
-    OwnerReference,
-    format_time,
-)
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference, bounded_time, format_time
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement
@@ -68,16 +61,12 @@ def select(texts: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
 def decode_time(text: Any) -> datetime | None:
     """An RFC 3339 time as aware UTC; one beyond EARLIEST_TIME or LATEST_TIME is read as that."""
     if isinstance(text, datetime):
-        return _bounded(text if text.tzinfo else text.replace(tzinfo=UTC))
+        return bounded_time(text if text.tzinfo else text.replace(tzinfo=UTC))
     try:
         at = datetime.fromisoformat(text) if text else None
-        return at if at is None else _bounded(at if at.tzinfo is UTC else at.astimezone(UTC))
+        return at if at is None else bounded_time(at if at.tzinfo is UTC else at.astimezone(UTC))
     except (OverflowError, TypeError, ValueError):
         raise DecodeError(f"{quote(text)} is not a time such as 2026-01-01T12:00:00Z") from None
-
-
-def _bounded(at: datetime) -> datetime:
-    return at if EARLIEST_TIME <= at <= LATEST_TIME else min(max(at, EARLIEST_TIME), LATEST_TIME)
 
 
 def decode_node_selector_requirements(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:

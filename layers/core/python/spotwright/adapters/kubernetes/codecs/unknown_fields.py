@@ -85,19 +85,21 @@ def _last_applied(obj: Mapping[str, Any]) -> Any:
     annotation = (obj["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, "")
     try:
         applied = msgspec.json.decode(annotation) if annotation else {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
+        # Anybody may write an annotation.
         return None
     return applied.get("spec") if isinstance(applied, dict) else None
 
 
 def _find_problems(value: Any, tree: Tree, path: str) -> Iterator[str]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _find_problems(item, tree, path)
-        return
-    if not isinstance(value, dict):
-        return
-    for name, inner in value.items():
+    """``value``: an object, or a list of such; no field has lists of lists."""
+    for item in value if isinstance(value, list) else (value,):
+        if isinstance(item, dict):
+            yield from _find_problems_of_object(item, tree, path)
+
+
+def _find_problems_of_object(obj: Mapping[str, Any], tree: Tree, path: str) -> Iterator[str]:
+    for name, inner in obj.items():
         field = f"{path}.{name}"
         if field in MOVED_FIELDS and name not in tree:
             yield f"unknown field {field}: {MOVED_FIELDS[field]}"

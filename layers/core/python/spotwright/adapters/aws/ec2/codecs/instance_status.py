@@ -5,6 +5,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from spotwright.model.ec2.instance_status import Impairment, InstanceStatus, ScheduledEvent, StatusCheck
+from spotwright.model.kubernetes.meta import bounded_time
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceStatusTypeDef
@@ -26,7 +27,7 @@ def _impairments(status: Any) -> Iterator[Impairment]:
     for check in StatusCheck:
         summary = status.get(check.value) or {}
         times = [
-            detail["ImpairedSince"].astimezone(UTC)
+            bounded_time(detail["ImpairedSince"]).astimezone(UTC)
             for detail in summary.get("Details") or ()
             if detail.get("Status") == "failed" and detail.get("ImpairedSince")
         ]
@@ -39,4 +40,4 @@ def _scheduled_events(events: Iterable[Any]) -> Iterator[ScheduledEvent]:
         is_over = str(event.get("Description") or "").startswith(_OVER)
         if event.get("Code") in EVENT_CODES and not is_over:
             not_before = event.get("NotBefore")
-            yield ScheduledEvent(event["Code"], not_before.astimezone(UTC) if not_before else None)
+            yield ScheduledEvent(event["Code"], bounded_time(not_before).astimezone(UTC) if not_before else None)

@@ -1,0 +1,127 @@
+"""The volumes of a node that is drained: waited for until they are detached, or until the deadline."""
+
+import msgspec
+import pytest
+
+from spotwright.lifecycle import retry
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.taints import Toleration
+from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+from tests.scenarios.lifecycle.termination.running_nodes import delete, gone, running_node
+
+
+def test_volumes_are_waited_for(world: World) -> None:
+    claim = running_node(world)
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+    waiting = find_condition(world.claims()[0].conditions, "VolumesDetached")
+    assert waiting is not None
+    assert waiting.reason == "AwaitingVolumeDetachment"
+    world.cluster.attachments.clear()
+    assert world.run(60, until=lambda: gone(world, claim))
+
+
+def put_staying_pod(world: World, name: str, claim: NodeClaim, *volume_claims: str) -> None:
+    stays = builders.pod(
+        name, node_name=claim.node_name, phase="Running", volume_claim_names=volume_claims,
+        tolerations=(Toleration(labels.DISRUPTED, "Exists"),),
+    )  # fmt: skip
+    world.cluster.put("pods", stays)
+
+
+def put_volume_claim(world: World, name: str, volume: str) -> None:
+    metadata = ObjectMeta(name, namespace="default")
+    world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, volume, bind_completed=True))
+
+
+def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -> None:
+    claim = running_node(world)
+    put_staying_pod(world, "stays", claim, "data")
+    put_volume_claim(world, "data", "pv-1")
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    assert world.run(90, until=lambda: gone(world, claim))
+
+
+def test_a_staying_pod_without_an_attachment_does_not_stand_for_the_volume_of_another_pod(world: World) -> None:
+    """The volume of an EFS claim has no VolumeAttachment; a claim that does not exist has no volume."""
+    claim = running_node(world)
+    put_staying_pod(world, "stays", claim, "shared", "missing")
+    put_volume_claim(world, "shared", "pv-efs")
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+    world.cluster.attachments.clear()
+    assert world.run(60, until=lambda: gone(world, claim))
+
+
+def test_a_volume_that_two_staying_pods_share_counts_once(world: World) -> None:
+    claim = running_node(world)
+    for name in ("stays-1", "stays-2"):
+        put_staying_pod(world, name, claim, "data")
+    put_volume_claim(world, "data", "pv-1")
+    world.cluster.attachments[claim.node_name] = ("pv-1", "pv-2")
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+    waiting = find_condition(world.claims()[0].conditions, "VolumesDetached")
+    assert waiting is not None
+    assert "pv-2" in waiting.message
+    assert "pv-1" not in waiting.message
+
+
+def test_the_volume_of_a_pod_that_ended_is_waited_for(world: World) -> None:
+    claim = running_node(world)
+    ended = builders.pod("ended", node_name=claim.node_name, phase="Succeeded", volume_claim_names=("data",))
+    world.cluster.put("pods", ended)
+    put_volume_claim(world, "data", "pv-1")
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+
+
+def test_a_claim_of_the_same_name_in_another_namespace_is_another_volume(world: World) -> None:
+    claim = running_node(world)
+    put_staying_pod(world, "stays", claim, "data")
+    stays = next(pod for pod in world.cluster.pods(node=claim.node_name) if pod.metadata.name == "stays")
+    world.cluster.delete("pods", stays.metadata)
+    other = msgspec.structs.replace(stays, metadata=msgspec.structs.replace(stays.metadata, namespace="other"))
+    world.cluster.put("pods", other)
+    put_volume_claim(world, "data", "pv-1")
+    metadata = ObjectMeta("data", namespace="other")
+    world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, "pv-2", bind_completed=True))
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+
+
+def test_volumes_are_waited_for_until_the_termination_grace_period_ends(world: World) -> None:
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=300)
+    claim = running_node(world)
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(290)
+    assert world.ec2.live_instances()
+    assert world.run(120, until=lambda: gone(world, claim))
+
+
+def test_a_volume_is_waited_for_until_a_deadline_that_comes_after_the_last_tick_and_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "MAXIMUM_TICKS", 20)
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=900 + 37)
+    claim = running_node(world)
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(900 + 30)
+    assert world.ec2.live_instances()
+    assert world.run(10, until=lambda: not world.ec2.live_instances())
