@@ -1,8 +1,11 @@
 """Nodes that have drifted are replaced: within their budgets, pods' places first, and told when that cannot be."""
 
+import math
+
 import msgspec
 import pytest
 
+from spotwright.disruption.blockers import nominated_until
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
@@ -13,9 +16,11 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.drift import commit_drift
+from spotwright.workflows.disrupt.evaluate import NOMINATIONS_SECONDS
 from spotwright.workflows.lifecycle.actions import CLAIMS_SECONDS, SHOWN_SECONDS
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import epoch_ms
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
 
 TEAM_B = {"team": "b"}
@@ -69,6 +74,35 @@ def test_drift_need_not_wait_for_the_minute(world: World) -> None:
     world.run(60 - world.clock.now().second + 2)
     relabel(world)
     assert world.run(CLAIMS_SECONDS + 3, until=lambda: len(disrupted(world)) == 1)
+
+
+def drift_as_it_joins(world: World) -> NodeClaim:
+    """The claim of the second of two nodes, which drifts a moment after it joined; nothing is to disrupt the first."""
+    with_nodes(world, 1)
+    (first,) = world.claims()
+    world.cluster.update("nodes", first.node_name, annotations={labels.DO_NOT_DISRUPT: "true"})
+    world.run(60 - world.clock.now().second + 2)
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), 2)
+    assert world.run(30, until=lambda: len(world.running_pods()) == 2)
+    relabel(world)
+    return max(world.claims(), key=nominated_until)
+
+
+def test_drift_of_a_node_that_has_just_joined_need_not_wait_for_the_minute(world: World) -> None:
+    """For so long it counts as nominated for the pods that it was launched for."""
+    end = nominated_until(drift_as_it_joins(world))
+    left = (end - world.clock.now()).total_seconds()
+    assert NOMINATIONS_SECONDS < left < 58 - world.clock.now().second - 5, "the schedule comes later"
+    assert world.run(math.ceil(left) + 5, until=lambda: len(disrupted(world)) == 1)
+
+
+def test_many_evaluations_ring_once_for_the_end_of_a_nomination(world: World) -> None:
+    end = nominated_until(drift_as_it_joins(world))
+    for _ in range(5):
+        world.doorbells.ring("disrupt", [Doorbell(world.cluster.name, "evaluate")])
+        world.run(1)
+    rung = [bell.at for bell in world.doorbells.messages if bell.doorbell.kind == "evaluate"]
+    assert len([at for at in rung if at >= epoch_ms(end)]) == 1
 
 
 def test_the_next_one_need_not_wait_for_the_minute_either(world: World) -> None:

@@ -16,7 +16,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
-from spotwright.model.kubernetes.meta import ObjectMeta, find_condition, format_time
+from spotwright.model.kubernetes.meta import EARLIEST_TIME, ObjectMeta, find_condition, format_time
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
@@ -60,7 +60,7 @@ def blocking_reason(
         return "node isn't initialized"
     if claim.metadata.deletion_timestamp is not None or node.metadata.deletion_timestamp is not None:
         return "node is deleting or marked for deletion"
-    if node.name in nominated or claim.name in nominated or _is_recently_initialized(claim, now):
+    if node.name in nominated or claim.name in nominated or now < nominated_until(claim):
         return "node is nominated for a pending pod"
     if why := node_protection(node):
         return why
@@ -99,13 +99,12 @@ def pod_protection(pods: Iterable[Pod], now: datetime) -> str:
     return ""
 
 
-def _is_recently_initialized(claim: NodeClaim, now: datetime) -> bool:
+def nominated_until(claim: NodeClaim) -> datetime:
+    """When NOMINATION_WINDOW of its node ends; EARLIEST_TIME = it has not begun, or nobody says when."""
     initialized = find_condition(claim.conditions, "Initialized")
-    return (
-        initialized is not None
-        and initialized.last_transition_time is not None
-        and now - initialized.last_transition_time < NOMINATION_WINDOW
-    )
+    if initialized is None or initialized.status != "True" or initialized.last_transition_time is None:
+        return EARLIEST_TIME
+    return initialized.last_transition_time + NOMINATION_WINDOW
 
 
 def annotation_events(snapshot: Snapshot) -> tuple[BlockedEvent, ...]:

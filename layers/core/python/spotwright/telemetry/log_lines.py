@@ -499,8 +499,8 @@ WATCH_FAILED: Final = LogLine(
 )
 WATCH_SILENT: Final = LogLine(
     _DEBUG, "watch said nothing, opens another", ("kind", "details"),
-    when="Nothing came of a watch for longer than the API server's bookmarks are apart. A kind of which there is nothing"
-    " yet is listed again.",
+    when="Nothing came of a watch for longer than the API server's bookmarks are apart. A kind of which there is"
+    " nothing yet is listed again.",
 )
 SENT_DOORBELLS: Final = LogLine(
     _INFO, "sent doorbells", ("doorbells",),

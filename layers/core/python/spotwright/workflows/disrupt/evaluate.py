@@ -6,6 +6,7 @@ While an API does not answer, a launch is under way, there is no catalog, the br
 another provisioner runs in it, nothing is proposed, and no proposal is committed.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
@@ -17,6 +18,7 @@ from spotwright.decisions.decision import derived_id
 from spotwright.disruption import blockers, breaker, drift, emptiness
 from spotwright.disruption.blockers import BlockedEvent
 from spotwright.disruption.candidates import Blocked
+from spotwright.disruption.nodeclaim_drift import DRIFTED
 from spotwright.disruption.rollouts import Phase
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.snapshot import Snapshot
@@ -52,6 +54,8 @@ CANARY_SECONDS: Final = 10
 # Between doorbells for NodeClaims whose condition Consolidatable is outdated: where hundreds of nodes join, evaluations
 # follow each other in seconds, and lifecycle takes longer for the same NodeClaims. Less than the schedule's minute.
 TIMERS_SECONDS: Final = 50
+# Until an evaluation that is for nodes that count as nominated no more, at least: many may follow each other.
+NOMINATIONS_SECONDS: Final = 5
 # Events recorded in one evaluation; the others follow in the next minutes.
 EVENTS_AT_ONCE: Final = 100
 
@@ -79,6 +83,7 @@ def evaluate(
     _record_obstacles(ports, snapshot, blockers.annotation_events(snapshot))
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
+    _ring_when_nominations_end(ports, snapshot, empty_nodes)
     candidates, digest = _propose(ports, snapshot, empty_nodes.claims)
     if not candidates:
         result = _disrupt_with_pods(ports, snapshot, plan, locked, clock, seconds_left)
@@ -153,6 +158,20 @@ def _look_at_canaries_soon(ports: ProvisionPorts, now: datetime) -> None:
     until = epoch_ms(now) + (CANARY_SECONDS - 1) * 1000
     if not ports.state.throttle("canaries", now=epoch_ms(now), until=until):
         ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")], delay_seconds=CANARY_SECONDS)
+
+
+def _ring_when_nominations_end(ports: ProvisionPorts, snapshot: Snapshot, empty_nodes: emptiness.Emptiness) -> None:
+    """Evaluate again when the first node that is empty or has drifted counts as nominated no more, if nothing else has
+    kept it until then; soon after the last one at most, and once for all of them."""
+    now, empty = snapshot.now, {blocked.claim for blocked in empty_nodes.blocked}
+    to_go = [claim for claim in snapshot.nodeclaims if claim.name in empty or claim.is_condition_true(DRIFTED)]
+    ends = [end for end in map(blockers.nominated_until, to_go) if end > now]
+    if not ends:
+        return
+    seconds = max(NOMINATIONS_SECONDS, math.ceil((min(ends) - now).total_seconds()))
+    until = epoch_ms(now) + seconds * 1000
+    if not ports.state.throttle("nominations", now=epoch_ms(now), until=until):
+        ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")], delay_seconds=seconds)
 
 
 def _blocked_events(snapshot: Snapshot, blocked: Iterable[Blocked], row: EventRow) -> tuple[BlockedEvent, ...]:
