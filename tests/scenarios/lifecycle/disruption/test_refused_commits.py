@@ -1,7 +1,7 @@
 """Disruption that is found each minute and refused each minute: how often the cluster is listed for it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -440,6 +440,27 @@ def test_empty_nodes_that_lose_their_commit_are_validated_again_after_the_pause_
     world.clock.advance(pause)
     tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
     assert len(lists) == 2 * int(listed)
+
+
+def test_a_doorbell_that_takes_long_to_ring_does_not_have_empty_nodes_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause after the list was counted from a later moment than the doorbell, which came before its end."""
+    monkeypatch.setattr(overlay, "MAXIMUM_CANDIDATES", 0)
+    world = empty_nodes(3)
+    lists = count_lists(world, monkeypatch, 2)
+    lose_breaker(world)
+    evaluate_each_minute(world, 15)
+    usual = world.doorbells.ring
+
+    def ring(queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
+        usual(queue, bells, delay_seconds=delay_seconds)
+        world.clock.advance(0.04)
+
+    monkeypatch.setattr(world.doorbells, "ring", ring)
+    tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
+    (again,) = world.doorbells.messages_of("disrupt", "validate")
+    world.clock.advance((again.at - world.clock.milliseconds()) / 1000)
+    tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
+    assert len(lists) == 2
 
 
 def test_a_node_with_followers_alone_is_listed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

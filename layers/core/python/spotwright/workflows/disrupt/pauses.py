@@ -87,21 +87,27 @@ def commit_after_pause(
 def pausing(
     ports: ProvisionPorts, reason: str, digest: str, clock: Callable[[], datetime]
 ) -> Iterator[Callable[[], int]]:
-    """Around a commit that lists the cluster, which is followed by a pause; how many seconds that were if it ended now.
+    """Around a commit that lists the cluster, which is followed by a pause. What it gives says how many seconds that is
+    and lets it begin there, so that what is rung for after these does not come before its end.
 
     The pause after it is the longest until it has ended: one that is cut off is followed by a pause, too. After one
     that is cut off or fails it is for whatever nodes, since they are others every minute in a large cluster.
     """
     began = clock()
+    ended: datetime | None = None
     _note(ports, CommitPause(reason, _ANY, epoch_ms(began) + LONGEST_PAUSE_SECONDS * 1000))
 
-    def note(paused: str) -> None:
+    def end() -> int:
+        nonlocal ended
         ended = clock()
-        until = epoch_ms(ended) + int(pause_seconds(began, ended) * 1000)
-        _note(ports, CommitPause(reason, paused, until))
+        return math.ceil(pause_seconds(began, ended))
+
+    def note(paused: str) -> None:
+        at = ended or clock()
+        _note(ports, CommitPause(reason, paused, epoch_ms(at) + int(pause_seconds(began, at) * 1000)))
 
     try:
-        yield lambda: math.ceil(pause_seconds(began, clock()))
+        yield end
     except ApiError:
         note(_ANY)
         raise
