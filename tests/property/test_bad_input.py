@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spotwright.adapters.kubernetes.codecs.pod import decode_pod
 from spotwright.cli import InputError
+from spotwright.cli.inputs.builtin_catalog import load_builtin_catalog
 from spotwright.cli.inputs.documents import Document, Documents
 from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
 from spotwright.model.ec2.instance_type import Catalog
@@ -227,6 +228,30 @@ def test_ten_thousand_domains_are_answered() -> None:
     plan = made(POOL, *nodes, *several)
     assert not answered(plan)
     assert plan.work_units < UNITS_OF_A_PLAN
+
+
+def test_spreads_over_labels_that_depend_on_each_other_are_answered() -> None:
+    """Types, families, sizes and amounts of memory have millions of combinations, of which hardly any exists."""
+    keys = ("node.kubernetes.io/instance-type", *(f"karpenter.k8s.aws/instance-{name}" for name in ("family", "size")),
+            "karpenter.k8s.aws/instance-memory", "topology.kubernetes.io/zone")  # fmt: skip
+    own = {"matchLabels": {"app": "a"}}
+    spreads = [
+        {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": own} for key in keys
+    ]
+    objects = (POOL, pod({"containers": [{"name": "app"}], "topologySpreadConstraints": spreads}, labels={"app": "a"}))
+    snapshot = decode_snapshot(Documents(tuple(Document("m.yaml", one) for one in objects)))
+    assert seated(plan_pods(snapshot, load_builtin_catalog())) == ["default/bad"]
+
+
+def test_many_volumes_that_may_be_in_several_zones_each_are_answered() -> None:
+    zones = [[{"key": "topology.kubernetes.io/zone", "values": [zone]}] for zone in ("z1", "z2", "z3")]
+    topologies = [{"matchLabelExpressions": expressions} for expressions in zones]
+    claims = [{"kind": "PersistentVolumeClaim", "metadata": {"name": f"c{n}"}, "spec": {"storageClassName": "zonal"}}
+              for n in range(24)]  # fmt: skip
+    zonal = {"kind": "StorageClass", "metadata": {"name": "zonal"}, "provisioner": "ebs.csi.aws.com",
+             "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies}  # fmt: skip
+    volumes = [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}} for n in range(24)]
+    assert answered(made(POOL, FINE, zonal, *claims, pod({"volumes": volumes}))).keys() <= {"default/bad"}
 
 
 @pytest.mark.parametrize("least", [0, -1, 51, 10**6, 2**70, "3", True, 1.5])

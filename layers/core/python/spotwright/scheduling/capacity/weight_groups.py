@@ -144,6 +144,25 @@ class WeightGroup:
         yield from (None,) if absent else ()
         yield from sorted(values)
 
+    def value_combinations(
+        self, values_by_key: Mapping[str, Sequence[str | None]], offerings: int
+    ) -> Iterator[tuple[str | None, ...]]:
+        """Every combination of these values that some of the offerings can have, in the order of their product; None:
+        nothing is asked for.
+
+        Of labels that depend on each other, such as type, family and size, hardly any combination exists: a value that
+        none of the offerings left has is not combined with further ones.
+        """
+        meeting = self.offering_index.by_label.meeting
+        choices = [
+            [
+                (value, -1 if value is None else meeting(Requirement(key, False, frozenset((value,)))))
+                for value in values
+            ]
+            for key, values in values_by_key.items()
+        ]
+        yield from _combinations(choices, offerings)
+
     def certain_value(self, key: str, offerings: int) -> str | None:
         """The value of a label if all these offerings state the same one."""
         statements = self.offering_index.by_label.statements(key).items()
@@ -253,3 +272,15 @@ def build_weight_groups(
         )
         for index in indexes
     ]
+
+
+def _combinations(
+    choices: Sequence[Sequence[tuple[str | None, int]]], offerings: int
+) -> Iterator[tuple[str | None, ...]]:
+    """``choices``: for each label its values, each with the offerings that can have it."""
+    if not choices:
+        yield ()
+        return
+    for value, meeting in choices[0]:
+        if left := offerings & meeting:
+            yield from ((value, *others) for others in _combinations(choices[1:], left))

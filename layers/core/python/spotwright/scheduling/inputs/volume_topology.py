@@ -6,7 +6,6 @@ volumes until its CSINode appears; here, until then, what its instance type can 
 
 from collections import Counter
 from collections.abc import Container, Iterable
-from itertools import product
 from typing import Final
 
 import msgspec
@@ -75,13 +74,13 @@ class VolumeTopology:
         terms_of_volumes = [terms for name in pod.volume_claim_names if (terms := self._node_terms(pod, name))]
         if not terms_of_volumes:
             return ()
-        combined = (
-            conjunction(requirement for term in combination for requirement in term)
-            for combination in product(*terms_of_volumes)
-        )
-        possible = tuple(requirements for requirements in combined if requirements is not None)
+        possible = [Requirements()]
+        for terms in terms_of_volumes:
+            # What two volumes rule out is not combined with the places of further ones.
+            combined = (conjunction((*before, *term)) for before in possible for term in terms)
+            possible = [requirements for requirements in combined if requirements is not None]
         first = (requirement for terms in terms_of_volumes for requirement in terms[0])
-        return possible or (Requirements().intersection(first),)
+        return tuple(possible) or (Requirements().intersection(first),)
 
     def _node_terms(self, pod: Pod, name: str) -> list[Requirements]:
         """Where the volume of a claim is, or may be created."""

@@ -5,7 +5,6 @@ Once every pod knows its domains, only rules within one host are left, and packi
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 import msgspec
 
@@ -156,7 +155,8 @@ def _options(
             possible = group.possible_offerings(offerings, label_bits)
             if not possible:
                 continue
-            for values in product(*[list(group.possible_values(key, possible, label_bits)) for key in keys]):
+            values_by_key = {key: tuple(group.possible_values(key, possible, label_bits)) for key in keys}
+            for values in group.value_combinations(values_by_key, offerings):
                 if values not in options:
                     domains = dict(zip(keys, values, strict=True))
                     option = _option(group, weight_rank, pod_requirements, offerings, domains)

@@ -1,7 +1,6 @@
 """Ways to place one more pod with rules: on a planned node, or on a new one."""
 
 from collections.abc import Iterator, Sequence
-from itertools import product
 
 import msgspec
 
@@ -134,11 +133,17 @@ def _with_domains(
     if not keys:
         yield options, 0
         return
-    for combination in product(*[_domains(group, options, key, needs) for key in keys]):
+    ranks: dict[str, dict[str | None, int]] = {}
+    for key in keys:
+        ranks[key] = _domains(group, options, key, needs)
+        if not ranks[key]:
+            return
+    for combination in group.value_combinations({key: tuple(ranks[key]) for key in keys}, options.offerings):
+        domains = dict(zip(keys, combination, strict=True))
         fixed = Requirements(
             {
                 key: Requirement(key, False, frozenset((domain,)))
-                for key, (domain, _) in zip(keys, combination, strict=True)
+                for key, domain in domains.items()
                 if domain is not None
             }
         )
@@ -147,13 +152,16 @@ def _with_domains(
         offerings = group.undetermined_labels.narrow(offerings, label_bits)
         if offerings:
             topology_requirements = options.topology_requirements.intersection(fixed)
-            yield OfferingOptions(offerings, label_bits, topology_requirements), sum(rank for _, rank in combination)
+            yield (
+                OfferingOptions(offerings, label_bits, topology_requirements),
+                sum(ranks[key][domain] for key, domain in domains.items()),
+            )
 
 
-def _domains(group: WeightGroup, options: OfferingOptions, key: str, needs: PodNeeds) -> list[tuple[str | None, int]]:
-    """The values of a label that are possible and allowed, with their rank; (None, 0) where it may be absent."""
+def _domains(group: WeightGroup, options: OfferingOptions, key: str, needs: PodNeeds) -> dict[str | None, int]:
+    """The values of a label that are possible and allowed, with their rank; None, of rank 0, where it may be absent."""
     rules = [rule for rule in needs.rules if rule.topology_key == key]
     sole = options.topology_requirements.get(key).sole_value
     values = [sole] if sole is not None else group.possible_values(key, options.offerings, options.label_bits)
     allowed = [value for value in values if all(rule.allows(value) for rule in rules)]
-    return [(domain, 0 if domain is None else sum(rule.rank(domain) for rule in rules)) for domain in allowed]
+    return {domain: 0 if domain is None else sum(rule.rank(domain) for rule in rules) for domain in allowed}
