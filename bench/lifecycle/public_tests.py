@@ -88,6 +88,9 @@ def main() -> int:
     parser.add_argument("name", help="a regular expression: the tests whose names it matches, such as Interference")
     parser.add_argument("--suite", choices=sorted(_MINUTES), default="performance")
     parser.add_argument("--of", choices=("spotwright", "karpenter", "both"), default="spotwright")
+    parser.add_argument(
+        "--cpu", help="nodes have so many CPUs, as those of the tests of CapacityBuffers are to have: 2"
+    )
     options = parser.parse_args()
     # As Ctrl-C: every process of the stack is ended on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -95,7 +98,7 @@ def main() -> int:
     reference = karpenter.build(_tell) if options.of != "spotwright" else None
     try:
         if options.of != "karpenter":
-            _of_spotwright(tests)
+            _of_spotwright(tests, options.cpu)
         if reference is not None:
             _of_karpenter(reference, tests)
     except KeyboardInterrupt:
@@ -118,7 +121,7 @@ def _build(suite: str, name: str) -> Tests:
     return Tests(suite, name, binary, module / _ENVIRONMENT, module / _DEFINITIONS)
 
 
-def _of_spotwright(tests: Tests) -> None:
+def _of_spotwright(tests: Tests, cpu: str | None) -> None:
     with _directory() as directory:
         _tell("a local stack with Spotwright deployed, about a minute")
         options = StackOptions(lenient=WITHOUT_DELAYS, joining=Joining.AT_ONCE)
@@ -137,7 +140,10 @@ def _of_spotwright(tests: Tests) -> None:
             pool = _pool(tests)
             reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
             pool["spec"]["template"]["spec"]["nodeClassRef"] = reference
-            pool["spec"]["template"]["spec"]["requirements"] += _REQUIREMENTS
+            pool["spec"]["template"]["spec"]["requirements"] += [
+                *_REQUIREMENTS,
+                *([{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": [cpu]}] if cpu else []),
+            ]
             _run(stack, "Spotwright", tests, node_class, pool)
 
 
