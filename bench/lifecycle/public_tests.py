@@ -97,12 +97,15 @@ def main() -> int:
     tests = _build(options.suite, options.name)
     reference = karpenter.build(_tell) if options.of != "spotwright" else None
     try:
-        if options.of != "karpenter":
-            _of_spotwright(tests, options.cpu)
-        if reference is not None:
-            _of_karpenter(reference, tests)
+        ours = _of_spotwright(tests, options.cpu) if options.of != "karpenter" else {}
+        theirs = _of_karpenter(reference, tests) if reference is not None else {}
     except KeyboardInterrupt:
         return 130
+    if not ours | theirs:
+        parser.error(f"no test of {tests.suite} has a name that matches {tests.name}")
+    print("| test | Spotwright | Karpenter |")
+    for name in ours | theirs:
+        print(f"| {name} | {ours.get(name, '–')} | {theirs.get(name, '–')} |")
     return 0
 
 
@@ -121,7 +124,7 @@ def _build(suite: str, name: str) -> Tests:
     return Tests(suite, name, binary, module / _ENVIRONMENT, module / _DEFINITIONS)
 
 
-def _of_spotwright(tests: Tests, cpu: str | None) -> None:
+def _of_spotwright(tests: Tests, cpu: str | None) -> dict[str, str]:
     with _directory() as directory:
         _tell("a local stack with Spotwright deployed, about a minute")
         options = StackOptions(lenient=WITHOUT_DELAYS, joining=Joining.AT_ONCE)
@@ -144,10 +147,10 @@ def _of_spotwright(tests: Tests, cpu: str | None) -> None:
                 *_REQUIREMENTS,
                 *([{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": [cpu]}] if cpu else []),
             ]
-            _run(stack, "Spotwright", tests, node_class, pool)
+            return _run(stack, "Spotwright", tests, node_class, pool)
 
 
-def _of_karpenter(reference: karpenter.Karpenter, tests: Tests) -> None:
+def _of_karpenter(reference: karpenter.Karpenter, tests: Tests) -> dict[str, str]:
     with _directory() as directory:
         _tell("a local control plane with Karpenter")
         options = StackOptions()
@@ -163,7 +166,7 @@ def _of_karpenter(reference: karpenter.Karpenter, tests: Tests) -> None:
             node_class = {key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": "default"}}
             pool = _pool(tests)
             pool["spec"]["template"]["metadata"] = {"labels": {KUBELET_LABEL: "kwok"}}
-            _run(stack, "Karpenter", tests, node_class, pool)
+            return _run(stack, "Karpenter", tests, node_class, pool)
 
 
 def _pool(tests: Tests) -> Object:
@@ -185,7 +188,8 @@ def _move_to_system_node(stack: Stack) -> None:
         stack.kubectl("rollout", "status", "deployment", *named, f"--timeout={_READY_SECONDS}s")
 
 
-def _run(stack: Stack, who: str, tests: Tests, node_class: Object, pool: Object) -> None:
+def _run(stack: Stack, who: str, tests: Tests, node_class: Object, pool: Object) -> dict[str, str]:
+    """What came of each test that ran, by name."""
     output = (_OUTPUT / who.lower()).resolve()
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
@@ -212,8 +216,7 @@ def _run(stack: Stack, who: str, tests: Tests, node_class: Object, pool: Object)
         process = subprocess.Popen(command, cwd=output, env=variables, stdout=written, stderr=subprocess.STDOUT)
         _follow(process, who, output)
     shutil.copytree(stack.logs, output / "logs")
-    lines = [*_results(who, results)]
-    print("\n".join(lines) or f"no test of {tests.suite} has a name that matches {tests.name}", flush=True)
+    return dict(_results(results))
 
 
 def _follow(process: "subprocess.Popen[bytes]", who: str, output: Path) -> None:
@@ -234,13 +237,14 @@ def _phase(who: str, report: Mapping[str, Any]) -> str:
     return f"| {who}: {report['test_name']} | {seconds:.0f} s | {report['total_nodes']} nodes |"
 
 
-def _results(who: str, results: Path) -> Iterator[str]:
-    """A line for each test that ran, in the shape of Ginkgo's reports."""
+def _results(results: Path) -> Iterator[tuple[str, str]]:
+    """``results``: in the shape of Ginkgo's reports."""
     for suite in json.loads(results.read_text()):
         for spec in suite["SpecReports"] or ():
             if spec["LeafNodeType"] == "It" and spec["State"] != "skipped":
-                name = ": ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
-                yield f"| {who}: {name} | {spec['State']} | {spec['RunTime'] / _NANOSECONDS:.0f} s |"
+                name = " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
+                seconds = f"{spec['RunTime'] / _NANOSECONDS:.0f} s"
+                yield name, seconds if spec["State"] == "passed" else f"{spec['State']} after {seconds}"
 
 
 @contextmanager
