@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.disruption.blockers import nominated_until
+from spotwright.disruption.breaker import Breaker
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
@@ -263,6 +264,15 @@ def test_an_empty_node_that_has_drifted_goes_as_an_empty_one(world: World) -> No
     world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=drifting))
     assert world.run(200, until=lambda: not world.claims())
     assert "Disrupting NodeClaim: Empty" in {event.message for event in world.cluster.events}
+
+
+def test_drift_that_budgets_let_go_at_once_does_not_open_the_breaker(world: World) -> None:
+    """A canary goes first, and each node has its replacement."""
+    with_nodes(world, 44)
+    world.cluster.update("nodepools", "default", budgets=(Budget("100%"), Budget("0", reasons=("Underutilized",))))
+    relabel(world)
+    assert world.run(420, until=lambda: teams(world) == ["b"] * 44)
+    assert world.state.stored_breaker == Breaker()
 
 
 def test_of_more_than_the_breaker_admits_the_first_go(world: World) -> None:

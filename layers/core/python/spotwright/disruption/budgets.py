@@ -39,6 +39,12 @@ def allowed_disruptions(pool: NodePool, reason: str, total: int, now: datetime) 
     return min(limits, default=UNLIMITED)
 
 
+def allows_all(pool: NodePool, reason: str, claims: Iterable[NodeClaim], now: datetime) -> bool:
+    """Whether all nodes of the NodePool may be disrupted for ``reason`` at once."""
+    total = sum(claim.nodepool == pool.name for claim in claims)
+    return allowed_disruptions(pool, reason, total, now) >= total
+
+
 def budget_error(budget: Budget) -> str:
     """What is invalid in a budget; "" = it is valid."""
     if not _NODES.match(budget.nodes):

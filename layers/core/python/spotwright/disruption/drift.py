@@ -5,7 +5,7 @@ been drifted. Its difference: it replaces one node in each pass, of which the ne
 NodePools go with the others; see ``static_drift``.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -51,16 +51,19 @@ def replace_drifted(
     catalog: Catalog,
     *,
     locked: frozenset[str],
-    maximum: int = MAXIMUM_CANDIDATES,
+    only: Collection[str] | None = None,
     rollouts: Mapping[str, Rollout] = MappingProxyType({}),
     has_time: Callable[[], bool] = lambda: True,
 ) -> DriftReplacement:
-    """Which drifted nodes go now, ``maximum`` at most, and where their pods go.
+    """Which drifted nodes go now, MAXIMUM_CANDIDATES at most, and where their pods go.
 
-    ``plan``: where pending pods go, without new nodes. ``rollouts``: by NodePool; of others budgets alone count.
+    ``plan``: where pending pods go, without new nodes. ``only``: names of NodeClaims, None = any. ``rollouts``: by
+    NodePool; of others budgets alone count.
     ``has_time``: asked before each further trial; without time nothing is replaced now.
     """
-    drifted = [claim for claim in snapshot.nodeclaims if _is_drifted(claim, locked)]
+    drifted = [
+        claim for claim in snapshot.nodeclaims if _is_drifted(claim, locked) and (only is None or claim.name in only)
+    ]
     candidates, blocked = build_candidates(snapshot, plan, drifted, catalog, ignores_pods_with_grace_period=True)
     candidates, stopped = _of_running_rollouts(candidates, rollouts)
     blocked += stopped
@@ -75,7 +78,7 @@ def replace_drifted(
         if number == MAXIMUM_TRIALS - 1:
             ordered = from_another(ordered, snapshot.now)
         ordered, waiting = static_drift.within_limits(ordered, snapshot)
-        left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=maximum)
+        left, _ = within_budgets(ordered, snapshot, REASON, locked=locked, maximum=MAXIMUM_CANDIDATES)
         if not left:
             break
         trial = simulation.simulate(settled, left, catalog)

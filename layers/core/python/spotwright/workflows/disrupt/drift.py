@@ -1,11 +1,11 @@
 """Replacing drifted nodes: read live and committed at once, since nobody has to be waited for."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
 from spotwright.decisions.decision import Disruption, derived_id
-from spotwright.disruption import drift
+from spotwright.disruption import budgets, drift
 from spotwright.disruption.drift import DriftReplacement
 from spotwright.disruption.rollouts import Rollout, rollout_key
 from spotwright.errors import Conflict
@@ -30,10 +30,10 @@ def find_drifted(
     locked: frozenset[str],
     rollouts: Mapping[str, Rollout],
     *,
-    maximum: int = drift.MAXIMUM_CANDIDATES,
+    only: Collection[str] | None = None,
     seconds_left: SecondsLeft = None,
 ) -> DriftReplacement:
-    """What would be replaced by what is known; nothing is replaced by it alone."""
+    """What would be replaced by what is known; nothing is replaced by it alone. ``only``: names, None = any."""
     if not any(claim.is_condition_true(drift.REASON) for claim in snapshot.nodeclaims):
         return DriftReplacement()
     catalog = ports.catalogs.read(snapshot.catalog_key)
@@ -42,7 +42,7 @@ def find_drifted(
         plan,
         catalog,
         locked=locked,
-        maximum=maximum,
+        only=only,
         rollouts=rollouts,
         has_time=lambda: seconds_left is None or seconds_left() > TRIAL_SECONDS,
     )
@@ -57,16 +57,18 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
     locked = locked_claims(ports, snapshot)
     rollouts = read_rollouts(ports, snapshot, locked)
     found = find_drifted(ports, snapshot, plan, locked, rollouts, seconds_left=seconds_left)
-    uids = _uids(found)
+    uids, uncounted = _uids(found), _uncounted(snapshot, rollouts)
+    counted = [name for name in uids if name not in uncounted]
     # The same nodes count once for the breaker, however often their commit is tried.
     id = derived_id(snapshot.cluster, drift.REASON, *sorted(uids.values()))
     try:
-        admitted, breaker_open = admit(ports, snapshot, id, len(uids))
+        admitted, breaker_open = admit(ports, snapshot, id, len(counted))
     except Conflict:
         return DisruptResult("another invocation counted disruptions meanwhile")
-    if admitted < len(uids):
+    if admitted < len(counted):
         # The others wait until the breaker is closed again. Those that it has counted go, or it would open for nothing.
-        found = find_drifted(ports, snapshot, plan, locked, rollouts, maximum=admitted, seconds_left=seconds_left)
+        only = uncounted.union(counted[:admitted])
+        found = find_drifted(ports, snapshot, plan, locked, rollouts, only=only, seconds_left=seconds_left)
         uids = _uids(found)
     if found.snapshot is None:
         return DisruptResult(breaker_open=breaker_open, details=_reasons(found))
@@ -96,6 +98,19 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
         return DisruptResult("another decision was committed first")
     ports.doorbells.ring("lifecycle", [Doorbell(snapshot.cluster, "decision", decision.id)])
     return DisruptResult(breaker_open=breaker_open, reason=drift.REASON, committed=tuple(uids), details=_reasons(found))
+
+
+def _uncounted(snapshot: Snapshot, rollouts: Mapping[str, Rollout]) -> frozenset[str]:
+    """NodeClaims that do not count for the breaker, by name: of NodePools whose budgets let all nodes go at once.
+
+    Each has its replacement before it goes, and a canary has shown that these come.
+    """
+    open_pools = {
+        pool.name
+        for pool in snapshot.nodepools
+        if pool.name in rollouts and budgets.allows_all(pool, drift.REASON, snapshot.nodeclaims, snapshot.now)
+    }
+    return frozenset(claim.name for claim in snapshot.nodeclaims if claim.nodepool in open_pools)
 
 
 def _uids(found: DriftReplacement) -> dict[str, str]:
