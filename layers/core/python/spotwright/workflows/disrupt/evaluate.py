@@ -83,7 +83,7 @@ def evaluate(
     _record_obstacles(ports, snapshot, blockers.annotation_events(snapshot))
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
-    _ring_when_nominations_end(ports, snapshot, empty_nodes)
+    _ring_when_nominations_end(ports, snapshot)
     candidates, digest = _propose(ports, snapshot, empty_nodes.claims)
     if not candidates:
         result = _disrupt_with_pods(ports, snapshot, plan, locked, clock, seconds_left)
@@ -160,12 +160,11 @@ def _look_at_canaries_soon(ports: ProvisionPorts, now: datetime) -> None:
         ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")], delay_seconds=CANARY_SECONDS)
 
 
-def _ring_when_nominations_end(ports: ProvisionPorts, snapshot: Snapshot, empty_nodes: emptiness.Emptiness) -> None:
-    """Evaluate again when the first node that is empty or has drifted counts as nominated no more, if nothing else has
-    kept it until then; soon after the last one at most, and once for all of them."""
-    now, empty = snapshot.now, {blocked.claim for blocked in empty_nodes.blocked}
-    to_go = [claim for claim in snapshot.nodeclaims if claim.name in empty or claim.is_condition_true(DRIFTED)]
-    ends = [end for end in map(blockers.nominated_until, to_go) if end > now]
+def _ring_when_nominations_end(ports: ProvisionPorts, snapshot: Snapshot) -> None:
+    """Evaluate again when the first drifted node counts as nominated no more, once for all of them."""
+    now = snapshot.now
+    drifted = (claim for claim in snapshot.nodeclaims if claim.is_condition_true(DRIFTED))
+    ends = [end for end in map(blockers.nominated_until, drifted) if end > now]
     if not ends:
         return
     seconds = max(NOMINATIONS_SECONDS, math.ceil((min(ends) - now).total_seconds()))

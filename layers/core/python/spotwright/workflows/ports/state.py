@@ -74,7 +74,7 @@ class StatePort(Protocol):
 
         ``work``: nodepools (their status) | looks (at the notices that are being replaced) |
         notices_again (a look at new ones, beside or after a plan) | evaluations (of disruption) | canaries (the same,
-        while a canary has not proved itself) | nominations (the same, when a node counts as nominated no more) |
+        while a canary has not proved itself) | nominations (the same, for drifted nodes that are nominated no more) |
         consolidation timers (doorbells for those that are outdated) | plans_again (the doorbell after the pause of
         FAILED_PLANS). 0 when it is noted; otherwise until when an earlier note holds, and nothing changed. Notes of
         wrong clocks hold nobody up, as in ``begin_planning``.
