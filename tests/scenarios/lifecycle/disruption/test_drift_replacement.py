@@ -10,7 +10,7 @@ from spotwright.disruption.breaker import Breaker
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
-from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
@@ -272,7 +272,71 @@ def test_drift_that_budgets_let_go_at_once_does_not_open_the_breaker(world: Worl
     world.cluster.update("nodepools", "default", budgets=(Budget("100%"), Budget("0", reasons=("Underutilized",))))
     relabel(world)
     assert world.run(420, until=lambda: teams(world) == ["b"] * 44)
+    assert not world.state.stored_breaker.open_until_ms
+    assert [batch.nodes for batch in world.state.stored_breaker.batches] == [1], "the canary"
+
+
+def test_drifted_nodes_that_nothing_replaces_count_for_the_breaker_whatever_budgets_allow(world: World) -> None:
+    """They have no canary, and the breaker is for just such a mistake: pods that are read as gone."""
+    with_nodes(world, 44)
+    keeps = tuple(Budget("0", reasons=(reason,)) for reason in ("Empty", "Underutilized"))
+    world.cluster.update("nodepools", "default", budgets=(Budget("100%"), *keeps))
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), 0)
+    relabel(world)
+    assert world.run(300, until=lambda: len(world.claims()) <= 22)
+    world.run(300)
+    assert len(world.claims()) == 22
+
+
+def hold_after_canary(world: World, count: int, drifted: str) -> None:
+    """So many nodes have drifted, and the first was replaced; the breaker is open. ``drifted``: the budget for it."""
+    with_nodes(world, count)
+    world.cluster.update("nodepools", "default", budgets=(Budget(drifted), Budget("0", reasons=("Underutilized",))))
+    relabel(world)
+    assert world.run(300, until=lambda: len(disrupted(world)) == 1)
+    world.state.stored_breaker = Breaker(open_until_ms=epoch_ms(world.clock.now()) + 3_600_000)
+    assert world.run(300, until=lambda: teams(world) == [*[""] * (count - 1), "b"])
+    world.run(60)
+
+
+def test_a_breaker_that_opened_meanwhile_holds_drifted_nodes_that_do_not_count_for_it(world: World) -> None:
+    hold_after_canary(world, 3, "100%")
+    held = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
+    assert held.breaker_open
+    assert not held.committed
+    world.state.stored_breaker = Breaker()
+    assert len(commit_drift(world.ports, now=world.clock.now(), seconds_left=None).committed) == 2
     assert world.state.stored_breaker == Breaker()
+
+
+@pytest.mark.parametrize(("budget", "has_pods"), [("43", True), ("100%", False)])
+def test_drifted_nodes_count_that_budgets_or_lack_of_pods_tell_apart(world: World, budget: str, has_pods: bool) -> None:
+    """After a canary: budgets keep one of them, or nothing comes for them."""
+    hold_after_canary(world, 44, budget)
+    if not has_pods:
+        world.deploy(builders.pod("inflate", cpu_millicores=5000), 0)
+    world.state.stored_breaker = Breaker()
+    result = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
+    assert (len(result.committed), result.breaker_open) == (22, True)
+
+
+def test_nodes_that_do_not_count_go_beside_the_first_of_those_that_do(world: World) -> None:
+    """Of another NodePool, which has no roll-out."""
+    off = {labels.DRIFT_ROLLOUT: "Off"}
+    world.cluster.put("nodepools", builders.nodepool("other", metadata=ObjectMeta("other", annotations=off)))
+    world.cluster.update("nodepools", "other", budgets=(Budget("100%"), Budget("0", reasons=("Underutilized",))))
+    hold_after_canary(world, 3, "100%")
+    world.deploy(builders.pod("theirs", cpu_millicores=5000, node_selector={labels.NODEPOOL: "other"}), 21)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 24)
+    for claim in world.claims():
+        if claim.nodepool == "other":
+            drifting = (*claim.conditions, Condition("Drifted", "True", "NodePoolDrifted"))
+            world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=drifting))
+    world.run(30)
+    world.state.stored_breaker = Breaker()
+    result = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
+    nodepools = [claim.nodepool for claim in world.claims() if claim.name in result.committed]
+    assert (nodepools.count("default"), nodepools.count("other"), result.breaker_open) == (2, 20, True)
 
 
 def test_of_more_than_the_breaker_admits_the_first_go(world: World) -> None:
