@@ -1,12 +1,14 @@
 """Nodes that have drifted are replaced: within their budgets, pods' places first, and told when that cannot be."""
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from spotwright.disruption.blockers import nominated_until
 from spotwright.disruption.breaker import Breaker
+from spotwright.errors import Throttled
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
@@ -17,9 +19,10 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.drift import commit_drift
-from spotwright.workflows.disrupt.evaluate import NOMINATIONS_SECONDS
+from spotwright.workflows.disrupt.evaluate import NOMINATIONS_SECONDS, evaluate
 from spotwright.workflows.lifecycle.actions import CLAIMS_SECONDS, SHOWN_SECONDS
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import epoch_ms
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
@@ -104,6 +107,37 @@ def test_many_evaluations_ring_once_for_the_end_of_a_nomination(world: World) ->
         world.run(1)
     rung = [bell.at for bell in world.doorbells.messages if bell.doorbell.kind == "evaluate"]
     assert len([at for at in rung if at >= epoch_ms(end)]) == 1
+
+
+@pytest.mark.parametrize("failing", ["state", "doorbells"])
+def test_a_node_is_disrupted_though_nothing_can_be_rung_for_when_another_one_is_nominated_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    end = nominated_until(drift_as_it_joins(world))
+    (first,) = (claim for claim in world.claims() if nominated_until(claim) != end)
+    node = world.cluster.find("nodes", first.node_name)
+    bare = msgspec.structs.replace(node.metadata, annotations={})
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=bare))
+    ring, throttle = world.doorbells.ring, world.state.throttle
+
+    def fail_to_ring(queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
+        if queue == "disrupt":
+            raise Throttled("too many messages")
+        ring(queue, bells, delay_seconds=delay_seconds)
+
+    def fail_to_note(work: str, *, now: int, until: int) -> int:
+        if work == "nominations":
+            raise Throttled("too many writes")
+        return throttle(work, now=now, until=until)
+
+    world.state.planners.pop("nominations")
+    if failing == "doorbells":
+        monkeypatch.setattr(world.doorbells, "ring", fail_to_ring)
+    else:
+        monkeypatch.setattr(world.state, "throttle", fail_to_note)
+    result = evaluate(world.ports, gather=gather_live, clock=world.clock.now)
+    assert world.clock.now() < end
+    assert result.committed == (first.name,)
 
 
 def test_the_next_one_need_not_wait_for_the_minute_either(world: World) -> None:
