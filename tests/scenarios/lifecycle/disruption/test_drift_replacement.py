@@ -109,6 +109,23 @@ def test_many_evaluations_ring_once_for_the_end_of_a_nomination(world: World) ->
     assert len([at for at in rung if at >= epoch_ms(end)]) == 1
 
 
+def test_evaluations_when_nominations_end_keep_a_distance(world: World) -> None:
+    """Where hundreds of drifted nodes join, a nomination ends at any time."""
+    end = nominated_until(drift_as_it_joins(world))
+    world.clock.advance((end - world.clock.now()).total_seconds() - 1)
+    world.state.planners.pop("nominations")
+    evaluate(world.ports, gather=gather_live, clock=world.clock.now)
+    soonest = epoch_ms(world.clock.now()) + NOMINATIONS_SECONDS * 1000
+    assert max(bell.at for bell in world.doorbells.messages if bell.doorbell.kind == "evaluate") == soonest
+
+
+def test_nobody_evaluates_when_the_nominations_of_other_nodes_end(world: World) -> None:
+    with_nodes(world, 2)
+    assert max(map(nominated_until, world.claims())) > world.clock.now()
+    evaluate(world.ports, gather=gather_live, clock=world.clock.now)
+    assert "nominations" not in world.state.planners
+
+
 @pytest.mark.parametrize("failing", ["state", "doorbells"])
 def test_a_node_is_disrupted_though_nothing_can_be_rung_for_when_another_one_is_nominated_no_more(
     world: World, monkeypatch: pytest.MonkeyPatch, failing: str
