@@ -88,7 +88,8 @@ def list_and_watch(
             version = ""
         except Silent as silence:
             log_line(logger, log_lines.WATCH_SILENT, kind=kind.name, details=str(silence))
-            version = "" if is_silent else version
+            # It lasted, so that another one at once asks for little.
+            version, pause = "" if is_silent else version, FIRST_PAUSE_SECONDS
         except ApiError as failure:
             if isinstance(failure, NotFound) and kind.optional:
                 report(ListEnd(kind.name, frozenset(), "0"))

@@ -92,7 +92,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     monkeypatch.setattr(watch, "SILENCE_SECONDS", SILENCE_SECONDS)
     servers: list[tuple[ThreadingHTTPServer, ApiServer]] = []
 
-    def run(api: ApiServer, kind: WatchedKind = NODES) -> list[WatchUpdate]:
+    def run(api: ApiServer, kind: WatchedKind = NODES, *, stopping: threading.Event | None = None) -> list[WatchUpdate]:
         class Request(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -120,7 +120,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         servers.append((server, api))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         watch_updates: list[WatchUpdate] = []
-        stopping = threading.Event()
+        stopping = stopping or threading.Event()
         connection = Connection(Configuration(host=f"http://127.0.0.1:{server.server_address[1]}"))
         thread = threading.Thread(target=list_and_watch, args=(connection, kind, watch_updates.append, stopping))
         thread.start()
@@ -227,14 +227,36 @@ def test_after_a_watch_that_says_nothing_the_kind_is_listed(serve: Serve, opened
     assert sum(isinstance(told, ListEnd) for told in watch_updates) == 3
 
 
-@pytest.mark.parametrize(("opened", "told"), [(SILENT, []), (ENDED, []), (ERROR, [log_lines.WATCH_FAILED.message] * 2)])
+FAILED = [log_lines.WATCH_FAILED.message]
+
+
+@pytest.mark.parametrize(("opened", "told"), [(SILENT, []), (ENDED, FAILED * 2), (ERROR, FAILED * 2)])
 def test_that_nothing_happens_to_a_kind_is_no_failure(
     serve: Serve, caplog: pytest.LogCaptureFixture, opened: Step, told: list[str]
 ) -> None:
-    """Of a kind that has not changed since the API server started there are no bookmarks."""
+    """Of a kind that has not changed since the API server started there are no bookmarks. But a watch that ends before
+    one could come says that something ends watches, after each of which the kind is listed.
+    """
     serve(ApiServer(nodes={"a": objects.node("a")}, watches=[opened, opened]))
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == told
+
+
+def test_a_kind_of_which_nothing_changes_is_not_left_alone_for_longer_and_longer(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its watches lasted, so that there is nothing to spare the API server; and a change would be seen late."""
+    monkeypatch.setattr("random.uniform", lambda _least, most: most)
+    monkeypatch.setattr(watch, "SILENCE_SECONDS", 0.05)
+    waits: list[float] = []
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0)
+            return super().wait(timeout)
+
+    serve(ApiServer(watches=[SILENT] * 5), stopping=Stopping())
+    assert waits[:5] == [0.01] * 5
 
 
 def test_watches_that_end_at_once_are_asked_for_less_and_less_often(

@@ -1,12 +1,14 @@
 """What stands in the way of a disruption, and who is told."""
 
+from datetime import datetime
+
 import msgspec
 import pytest
 
-from spotwright.disruption.blockers import annotation_events, blocked_events
+from spotwright.disruption.blockers import NOMINATION_WINDOW, annotation_events, blocked_events, nominated_until
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
-from spotwright.model.kubernetes.meta import OwnerReference
+from spotwright.model.kubernetes.meta import EARLIEST_TIME, Condition, OwnerReference
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.scheduling.plan import NodeAssignment, Plan
 from spotwright.simulation import builders
@@ -139,3 +141,12 @@ def test_a_pool_whose_budgets_allow_nothing_says_so() -> None:
 def test_whoever_goes_already_or_is_held_by_a_command_is_not_spoken_of() -> None:
     fresh = claim("b", conditions=())
     assert blocked_objects(snapshot("a", nodeclaims=(fresh,)), locked=frozenset({"b"})) == set()
+
+
+def test_a_node_counts_as_nominated_from_when_it_is_initialized() -> None:
+    def until(*conditions: Condition) -> datetime:
+        return nominated_until(msgspec.structs.replace(claim("a"), conditions=conditions))
+
+    assert until(Condition("Initialized", "True", last_transition_time=NOW)) == NOW + NOMINATION_WINDOW
+    assert until(Condition("Initialized", "Unknown", last_transition_time=NOW)) == EARLIEST_TIME
+    assert until(Condition("Initialized", "True")) == until() == EARLIEST_TIME

@@ -72,6 +72,27 @@ def test_what_no_policy_names_or_does_not_say_since_when_repairs_nothing(conditi
     assert to_repair([node("sick", condition), *healthy(4)]) == []
 
 
+def is_timely(*others: Condition) -> bool:
+    """Of a condition that is ten minutes older than its Node."""
+    joined = node("sick", sick(40), *others)
+    created = msgspec.structs.replace(joined.metadata, creation_timestamp=NOW - 30 * MINUTE)
+    found = unhealthy_condition(msgspec.structs.replace(joined, metadata=created))
+    assert found is not None
+    return found.is_timely
+
+
+def test_a_condition_older_than_its_node_is_believed_where_others_are_not() -> None:
+    assert is_timely(sick(30, "MemoryPressure"), Condition("DiskPressure", "False"))
+    assert is_timely(sick(31, "MemoryPressure"))
+    assert not is_timely(sick(31.1, "MemoryPressure"))
+    assert not is_timely(sick(30, "MemoryPressure"), sick(40, "DiskPressure"))
+
+
+def test_conditions_that_say_no_time_show_no_right_clock() -> None:
+    assert not is_timely(Condition("MemoryPressure", "False"))
+    assert not is_timely()
+
+
 def test_k3_of_two_conditions_the_one_that_is_tolerated_no_longer_first_counts() -> None:
     found = unhealthy_condition(node("sick", sick(25), sick(6, "AcceleratedHardwareReady")))
     assert found is not None

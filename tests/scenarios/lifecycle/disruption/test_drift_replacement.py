@@ -1,25 +1,28 @@
 """Nodes that have drifted are replaced: within their budgets, pods' places first, and told when that cannot be."""
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from spotwright.disruption.blockers import nominated_until
 from spotwright.disruption.breaker import Breaker
+from spotwright.errors import Throttled
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
-from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.drift import commit_drift
-from spotwright.workflows.disrupt.evaluate import NOMINATIONS_SECONDS
+from spotwright.workflows.disrupt.evaluate import NOMINATIONS_SECONDS, evaluate
 from spotwright.workflows.lifecycle.actions import CLAIMS_SECONDS, SHOWN_SECONDS
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import epoch_ms
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
@@ -104,6 +107,54 @@ def test_many_evaluations_ring_once_for_the_end_of_a_nomination(world: World) ->
         world.run(1)
     rung = [bell.at for bell in world.doorbells.messages if bell.doorbell.kind == "evaluate"]
     assert len([at for at in rung if at >= epoch_ms(end)]) == 1
+
+
+def test_evaluations_when_nominations_end_keep_a_distance(world: World) -> None:
+    """Where hundreds of drifted nodes join, a nomination ends at any time."""
+    end = nominated_until(drift_as_it_joins(world))
+    world.clock.advance((end - world.clock.now()).total_seconds() - 1)
+    world.state.planners.pop("nominations")
+    evaluate(world.ports, gather=gather_live, clock=world.clock.now)
+    soonest = epoch_ms(world.clock.now()) + NOMINATIONS_SECONDS * 1000
+    assert max(bell.at for bell in world.doorbells.messages if bell.doorbell.kind == "evaluate") == soonest
+
+
+def test_nobody_evaluates_when_the_nominations_of_other_nodes_end(world: World) -> None:
+    with_nodes(world, 2)
+    assert max(map(nominated_until, world.claims())) > world.clock.now()
+    evaluate(world.ports, gather=gather_live, clock=world.clock.now)
+    assert "nominations" not in world.state.planners
+
+
+@pytest.mark.parametrize("failing", ["state", "doorbells"])
+def test_a_node_is_disrupted_though_nothing_can_be_rung_for_when_another_one_is_nominated_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    end = nominated_until(drift_as_it_joins(world))
+    (first,) = (claim for claim in world.claims() if nominated_until(claim) != end)
+    node = world.cluster.find("nodes", first.node_name)
+    bare = msgspec.structs.replace(node.metadata, annotations={})
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=bare))
+    ring, throttle = world.doorbells.ring, world.state.throttle
+
+    def fail_to_ring(queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
+        if queue == "disrupt":
+            raise Throttled("too many messages")
+        ring(queue, bells, delay_seconds=delay_seconds)
+
+    def fail_to_note(work: str, *, now: int, until: int) -> int:
+        if work == "nominations":
+            raise Throttled("too many writes")
+        return throttle(work, now=now, until=until)
+
+    world.state.planners.pop("nominations")
+    if failing == "doorbells":
+        monkeypatch.setattr(world.doorbells, "ring", fail_to_ring)
+    else:
+        monkeypatch.setattr(world.state, "throttle", fail_to_note)
+    result = evaluate(world.ports, gather=gather_live, clock=world.clock.now)
+    assert world.clock.now() < end
+    assert result.committed == (first.name,)
 
 
 def test_the_next_one_need_not_wait_for_the_minute_either(world: World) -> None:
@@ -272,7 +323,71 @@ def test_drift_that_budgets_let_go_at_once_does_not_open_the_breaker(world: Worl
     world.cluster.update("nodepools", "default", budgets=(Budget("100%"), Budget("0", reasons=("Underutilized",))))
     relabel(world)
     assert world.run(420, until=lambda: teams(world) == ["b"] * 44)
+    assert not world.state.stored_breaker.open_until_ms
+    assert [batch.nodes for batch in world.state.stored_breaker.batches] == [1], "the canary"
+
+
+def test_drifted_nodes_that_nothing_replaces_count_for_the_breaker_whatever_budgets_allow(world: World) -> None:
+    """They have no canary, and the breaker is for just such a mistake: pods that are read as gone."""
+    with_nodes(world, 44)
+    keeps = tuple(Budget("0", reasons=(reason,)) for reason in ("Empty", "Underutilized"))
+    world.cluster.update("nodepools", "default", budgets=(Budget("100%"), *keeps))
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), 0)
+    relabel(world)
+    assert world.run(300, until=lambda: len(world.claims()) <= 22)
+    world.run(300)
+    assert len(world.claims()) == 22
+
+
+def hold_after_canary(world: World, count: int, drifted: str) -> None:
+    """So many nodes have drifted, and the first was replaced; the breaker is open. ``drifted``: the budget for it."""
+    with_nodes(world, count)
+    world.cluster.update("nodepools", "default", budgets=(Budget(drifted), Budget("0", reasons=("Underutilized",))))
+    relabel(world)
+    assert world.run(300, until=lambda: len(disrupted(world)) == 1)
+    world.state.stored_breaker = Breaker(open_until_ms=epoch_ms(world.clock.now()) + 3_600_000)
+    assert world.run(300, until=lambda: teams(world) == [*[""] * (count - 1), "b"])
+    world.run(60)
+
+
+def test_a_breaker_that_opened_meanwhile_holds_drifted_nodes_that_do_not_count_for_it(world: World) -> None:
+    hold_after_canary(world, 3, "100%")
+    held = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
+    assert held.breaker_open
+    assert not held.committed
+    world.state.stored_breaker = Breaker()
+    assert len(commit_drift(world.ports, now=world.clock.now(), seconds_left=None).committed) == 2
     assert world.state.stored_breaker == Breaker()
+
+
+@pytest.mark.parametrize(("budget", "has_pods"), [("43", True), ("100%", False)])
+def test_drifted_nodes_count_that_budgets_or_lack_of_pods_tell_apart(world: World, budget: str, has_pods: bool) -> None:
+    """After a canary: budgets keep one of them, or nothing comes for them."""
+    hold_after_canary(world, 44, budget)
+    if not has_pods:
+        world.deploy(builders.pod("inflate", cpu_millicores=5000), 0)
+    world.state.stored_breaker = Breaker()
+    result = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
+    assert (len(result.committed), result.breaker_open) == (22, True)
+
+
+def test_nodes_that_do_not_count_go_beside_the_first_of_those_that_do(world: World) -> None:
+    """Of another NodePool, which has no roll-out."""
+    off = {labels.DRIFT_ROLLOUT: "Off"}
+    world.cluster.put("nodepools", builders.nodepool("other", metadata=ObjectMeta("other", annotations=off)))
+    world.cluster.update("nodepools", "other", budgets=(Budget("100%"), Budget("0", reasons=("Underutilized",))))
+    hold_after_canary(world, 3, "100%")
+    world.deploy(builders.pod("theirs", cpu_millicores=5000, node_selector={labels.NODEPOOL: "other"}), 21)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 24)
+    for claim in world.claims():
+        if claim.nodepool == "other":
+            drifting = (*claim.conditions, Condition("Drifted", "True", "NodePoolDrifted"))
+            world.cluster.put("nodeclaims", msgspec.structs.replace(claim, conditions=drifting))
+    world.run(30)
+    world.state.stored_breaker = Breaker()
+    result = commit_drift(world.ports, now=world.clock.now(), seconds_left=None)
+    nodepools = [claim.nodepool for claim in world.claims() if claim.name in result.committed]
+    assert (nodepools.count("default"), nodepools.count("other"), result.breaker_open) == (2, 20, True)
 
 
 def test_of_more_than_the_breaker_admits_the_first_go(world: World) -> None:

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from spotwright.decisions.decide import decide
+from spotwright.errors import OutOfTime
 from spotwright.model import labels
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.kubernetes.meta import ObjectMeta
@@ -16,9 +18,10 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import NODE_OVERLAY, InFlightNodeClaim, Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes
-from spotwright.workflows.planning.near_limits import check_limits
+from spotwright.workflows.planning.near_limits import NearLimitsError, check_limits, decide_for_others
 from spotwright.workflows.planning.overlay import SETTLING, STATUS_AGE_PER_NODE, BehindError
 from spotwright.workflows.planning.snapshot import gather
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -257,4 +260,63 @@ def test_claims_that_are_new_count_with_what_a_nodeoverlay_gives_them() -> None:
     pools = tuple(msgspec.structs.replace(pool, resources={}, node_count=0) for pool in snapshot.nodepools)
     shown = msgspec.structs.replace(snapshot, nodeclaims=(unlaunched,), nodepools=pools)
     with pytest.raises(BehindError, match=f"come to 2 of {device}"):
+        check_limits(shown, plan, catalog, world.ports)
+
+
+def wait(world: World, name: str, cpu_millicores: int, nodepool: str = "") -> None:
+    selector = {labels.NODEPOOL: nodepool} if nodepool else {}
+    pod = builders.pod(name, cpu_millicores=cpu_millicores, node_selector=selector, phase="Pending")
+    world.cluster.put("pods", msgspec.structs.replace(pod, unschedulable=True))
+
+
+def decided_for_others(world: World, *near: str) -> tuple[Snapshot, Plan]:
+    """The plan without what these NodePools would launch, of a state that shows no NodeClaim called hidden."""
+    snapshot = gather(world.ports, world.state.cluster(), now=world.clock.now())
+    shown = tuple(claim for claim in snapshot.nodeclaims if not claim.name.startswith("hidden"))
+    buffers = (CapacityBuffer(ObjectMeta("room")),)
+    snapshot = msgspec.structs.replace(snapshot, nodeclaims=shown, capacity_buffers=buffers)
+    catalog = world.ports.catalogs.read(snapshot.catalog_key)
+    pools = [pool for pool in snapshot.nodepools if pool.name in near]
+    error = NearLimitsError("near", snapshot, decide(snapshot, catalog), pools)
+    return decide_for_others(error, catalog, world.ports)
+
+
+def test_pods_that_another_nodepool_takes_get_no_node_of_one_that_is_near_its_limits(world: World) -> None:
+    """Without the pods that its last node is for there would be room for them; and whoever has no place waits."""
+    world.cluster.update("nodepools", "default", weight=10)
+    world.cluster.put("nodepools", builders.nodepool("other"))
+    wait(world, "second", 1800)
+    wait(world, "nowhere", 1800, "absent")
+    snapshot, plan = decided_for_others(world, "default")
+    assert [node.nodepool for node in plan.new_nodes] == ["other"]
+    assert {key for node in plan.new_nodes for key in node.pods} < {"default/second", "default/waiting"}
+    assert not plan.unschedulable_pods
+    assert not snapshot.capacity_buffers
+
+
+def test_nodepools_that_turn_out_to_be_near_their_limits_are_left_out_one_after_the_other(world: World) -> None:
+    world.cluster.put("nodepools", builders.nodepool("other", limits={"nodes": 3}, node_count=3))
+    world.cluster.put("nodepools", builders.nodepool("third"))
+    wait(world, "theirs", 1800, "other")
+    wait(world, "last", 1800, "third")
+    for number in range(3):
+        claim = world.claims()[0]
+        metadata = ObjectMeta(f"hidden-{number}", uid=f"hidden-{number}", labels={labels.NODEPOOL: "other"})
+        world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=metadata, provider_id="", node_name=""))
+    _, plan = decided_for_others(world, "default")
+    assert [(node.nodepool, node.pods) for node in plan.new_nodes] == [("third", ("default/last",))]
+
+
+def test_where_nobody_is_left_that_would_get_a_node_it_is_as_before(world: World) -> None:
+    with pytest.raises(NearLimitsError):
+        decided_for_others(world, "default")
+
+
+def test_when_time_runs_out_no_other_plan_is_made_for_want_of_a_list(world: World) -> None:
+    snapshot = gather(world.ports, world.state.cluster(), now=world.clock.now())
+    catalog = world.ports.catalogs.read(snapshot.catalog_key)
+    shown = msgspec.structs.replace(snapshot, nodeclaims=(), nodes=())
+    plan = decide(shown, catalog)
+    world.effects.inject(Fault("cluster", "nodeclaims", OutOfTime("the invocation ends")))
+    with pytest.raises(OutOfTime):
         check_limits(shown, plan, catalog, world.ports)

@@ -82,8 +82,9 @@ def watch_objects(
 ) -> Iterator[WatchEvent]:
     """Changes after ``version``, until the API server ends the watch. Raises Expired, Silent, and Unavailable.
 
-    Silent: no event for SILENCE_SECONDS, or until the watch ends, though it lasts for minutes. The API server sends
-    bookmarks about once a minute, but none of a kind of which it has seen no change since it started.
+    Silent: no event for SILENCE_SECONDS. The API server sends bookmarks about once a minute, but none of a kind of
+    which it has seen no change since it started. A watch that ends sooner without any event has failed: it lasts for
+    minutes.
 
     ``opened``: called when the API server has accepted the watch, before any change.
     """
@@ -103,7 +104,7 @@ def watch_objects(
                 is_silent = False
                 yield _decode_event(path, line)
             if is_silent:
-                raise Silent(f"watch {path}: it ended without an event")
+                raise Unavailable(f"watch {path}: it ended without an event")
         finally:
             response.close()
     except urllib3.exceptions.ReadTimeoutError as error:

@@ -87,9 +87,9 @@ def _unhealthy_conditions(node: Node) -> Iterator[UnhealthyCondition]:
 def _has_right_clock(node: Node, condition: str) -> bool:
     """False: other conditions of the Node are older than the Node, so that a clock that is slow wrote them.
 
-    One condition alone was dated back by who reports it, unless the Node has no other.
+    One condition alone was dated back by who reports it, unless no other says since when it is so.
     """
     created = node.metadata.creation_timestamp
-    others = [other for other in node.conditions if other.type != condition] or node.conditions
-    times = (other.last_transition_time for other in others)
-    return created is None or all(at is None or at >= created - JOINING for at in times)
+    dated = [(other.type, other.last_transition_time) for other in node.conditions if other.last_transition_time]
+    times = [at for type, at in dated if type != condition] or [at for _, at in dated]
+    return created is None or all(at >= created - JOINING for at in times)

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.decisions.decision import Disruption, derived_id
-from spotwright.disruption import budgets, drift
+from spotwright.disruption import budgets, drift, static_drift
 from spotwright.disruption.drift import DriftReplacement
-from spotwright.disruption.rollouts import Rollout, rollout_key
+from spotwright.disruption.rollouts import Phase, Rollout, rollout_key
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
@@ -57,7 +57,7 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
     locked = locked_claims(ports, snapshot)
     rollouts = read_rollouts(ports, snapshot, locked)
     found = find_drifted(ports, snapshot, plan, locked, rollouts, seconds_left=seconds_left)
-    uids, uncounted = _uids(found), _uncounted(snapshot, rollouts)
+    uids, uncounted = _uids(found), _uncounted(found, snapshot, rollouts)
     counted = [name for name in uids if name not in uncounted]
     # The same nodes count once for the breaker, however often their commit is tried.
     id = derived_id(snapshot.cluster, drift.REASON, *sorted(uids.values()))
@@ -65,6 +65,9 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
         admitted, breaker_open = admit(ports, snapshot, id, len(counted))
     except Conflict:
         return DisruptResult("another invocation counted disruptions meanwhile")
+    if breaker_open and not admitted:
+        # It may have opened since the evaluation began. Then those stay as well that do not count.
+        return DisruptResult(breaker_open=True, details=_reasons(found))
     if admitted < len(counted):
         # The others wait until the breaker is closed again. Those that it has counted go, or it would open for nothing.
         only = uncounted.union(counted[:admitted])
@@ -100,17 +103,25 @@ def commit_drift(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsL
     return DisruptResult(breaker_open=breaker_open, reason=drift.REASON, committed=tuple(uids), details=_reasons(found))
 
 
-def _uncounted(snapshot: Snapshot, rollouts: Mapping[str, Rollout]) -> frozenset[str]:
-    """NodeClaims that do not count for the breaker, by name: of NodePools whose budgets let all nodes go at once.
+def _uncounted(found: DriftReplacement, snapshot: Snapshot, rollouts: Mapping[str, Rollout]) -> frozenset[str]:
+    """Candidates that do not count for the breaker, by name: of NodePools whose budgets let all nodes go at once.
 
-    Each has its replacement before it goes, and a canary has shown that these come.
+    New nodes are there before each of them goes, and a canary has shown that these come. It counts itself, and so does
+    what goes without any.
     """
     open_pools = {
         pool.name
         for pool in snapshot.nodepools
-        if pool.name in rollouts and budgets.allows_all(pool, drift.REASON, snapshot.nodeclaims, snapshot.now)
+        if pool.name in rollouts
+        and rollouts[pool.name].phase == Phase.REPLACING
+        and budgets.allows_all(pool, drift.REASON, snapshot.nodeclaims, snapshot.now)
     }
-    return frozenset(claim.name for claim in snapshot.nodeclaims if claim.nodepool in open_pools)
+    replacements = static_drift.replacements(found.candidates, found.plan.new_nodes)
+    return frozenset(
+        candidate.name
+        for candidate in found.candidates
+        if candidate.pool.name in open_pools and replacements[candidate.name]
+    )
 
 
 def _uids(found: DriftReplacement) -> dict[str, str]:

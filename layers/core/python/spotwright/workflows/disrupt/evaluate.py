@@ -8,6 +8,7 @@ another provisioner runs in it, nothing is proposed, and no proposal is committe
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -20,6 +21,7 @@ from spotwright.disruption.blockers import BlockedEvent
 from spotwright.disruption.candidates import Blocked
 from spotwright.disruption.nodeclaim_drift import DRIFTED
 from spotwright.disruption.rollouts import Phase
+from spotwright.errors import ApiError
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
@@ -169,8 +171,10 @@ def _ring_when_nominations_end(ports: ProvisionPorts, snapshot: Snapshot) -> Non
         return
     seconds = max(NOMINATIONS_SECONDS, math.ceil((min(ends) - now).total_seconds()))
     until = epoch_ms(now) + seconds * 1000
-    if not ports.state.throttle("nominations", now=epoch_ms(now), until=until):
-        ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")], delay_seconds=seconds)
+    # Without it the schedule evaluates up to a minute later, no more.
+    with suppress(ApiError):
+        if not ports.state.throttle("nominations", now=epoch_ms(now), until=until):
+            ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")], delay_seconds=seconds)
 
 
 def _blocked_events(snapshot: Snapshot, blocked: Iterable[Blocked], row: EventRow) -> tuple[BlockedEvent, ...]:
