@@ -32,6 +32,9 @@ def main() -> int:
     parser.add_argument("--further-pods", type=int, default=0, help="pods beside those, on the same nodes, for notices")
     parser.add_argument("--taken-after", type=int, default=120, help="seconds from a notice until the instance goes")
     parser.add_argument("--karpenter", action="store_true", help="the same of Karpenter, without notices")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="how often nodes come and go; functions start in the first"
+    )
     options = parser.parse_args()
     # As Ctrl-C: every process of the stack is ended on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -51,7 +54,7 @@ def _figures(options: argparse.Namespace, reference: karpenter.Karpenter | None)
     # Karpenter's provider for kwok makes a Node by one write.
     yield from _of_spotwright(options, Joining.IN_STEPS if reference is None else Joining.AT_ONCE)
     if reference is not None:
-        yield from _of_karpenter(reference, options.nodes)
+        yield from _of_karpenter(reference, options.nodes, options.rounds)
 
 
 def _of_spotwright(options: argparse.Namespace, joining: Joining) -> Iterator[Measured]:
@@ -65,33 +68,42 @@ def _of_spotwright(options: argparse.Namespace, joining: Joining) -> Iterator[Me
             scene = Scene(stack, deployment)
             scene.prepare()
             scene.until_quiet()
-            life = Life(stack, "Spotwright", options.nodes)
-            before = scene.load()
-            yield from life.up(interrupted(options.nodes))
-            scene.until_quiet()
-            requests = scene.load().since(before).requests
-            yield life.measured("up: requests of the API server for each node", requests / options.nodes)
-            if options.notices:
-                life.apply(further_pods(interrupted(options.nodes), options.further_pods))
-                life.until(lambda: len(life.running()) == options.nodes + options.further_pods, "further pods")
-                scene.until_quiet()
-                yield from notice(life, options.notices, options.taken_after)
-                scene.until_quiet()
-            before = scene.load()
-            yield from life.down()
-            scene.until_quiet()
-            requests = scene.load().since(before).requests
-            yield life.measured("down: requests of the API server for each node", requests / options.nodes)
+            for number in range(options.rounds):
+                yield from _round(options, scene, Life(stack, _name("Spotwright", number), options.nodes))
 
 
-def _of_karpenter(reference: karpenter.Karpenter, nodes: int) -> Iterator[Measured]:
+def _round(options: argparse.Namespace, scene: Scene, life: Life) -> Iterator[Measured]:
+    before = scene.load()
+    yield from life.up(interrupted(options.nodes))
+    scene.until_quiet()
+    requests = scene.load().since(before).requests
+    yield life.measured("up: requests of the API server for each node", requests / options.nodes)
+    if options.notices:
+        life.apply(further_pods(interrupted(options.nodes), options.further_pods))
+        life.until(lambda: len(life.running()) == options.nodes + options.further_pods, "further pods")
+        scene.until_quiet()
+        yield from notice(life, options.notices, options.taken_after)
+        scene.until_quiet()
+    before = scene.load()
+    yield from life.down()
+    scene.until_quiet()
+    requests = scene.load().since(before).requests
+    yield life.measured("down: requests of the API server for each node", requests / options.nodes)
+
+
+def _name(who: str, number: int) -> str:
+    return f"{who}, round {number + 1}" if number else who
+
+
+def _of_karpenter(reference: karpenter.Karpenter, nodes: int, rounds: int) -> Iterator[Measured]:
     with _directory() as directory:
         _tell("a local control plane with Karpenter")
         options = StackOptions()
         with Stack.start(directory, options=options) as stack, karpenter.running(reference, stack, options):
-            life = Life(stack, "Karpenter", nodes)
-            yield from life.up(karpenter.workload(nodes))
-            yield from life.down()
+            for number in range(rounds):
+                life = Life(stack, _name("Karpenter", number), nodes)
+                yield from life.up(karpenter.workload(nodes))
+                yield from life.down()
 
 
 @contextmanager
