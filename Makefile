@@ -92,7 +92,7 @@ bench-lifecycle: controlplane
 	@$(BIN)/python -m bench.lifecycle $(ARGS)
 
 bench-public-tests: controlplane
-	@$(BIN)/python -m bench.lifecycle.public_tests $(or $(NAME),$(error NAME is missing: make bench-public-tests NAME=Interference)) $(ARGS)
+	@$(BIN)/python -m bench.lifecycle.public_tests "$(or $(NAME),$(error NAME is missing: make bench-public-tests NAME=Interference))" $(ARGS)
 
 bench-catalog: setup
 	@$(BIN)/python -m bench.catalog

@@ -4,7 +4,7 @@ They are written for any provider of this API, and are taken as they are from Ka
 `performance` or `regression`. With `--of both` the same tests follow of Karpenter's controller with its provider for
 kwok, on a control plane of its own. Printed is how long each test took, its cleaning up included, and each phase of one
 for performance; the whole output stays in build/public-tests. It needs Linux and up to an hour for each test of
-performance, three for the whole of `regression`, and nothing but loopback addresses.
+performance, two and a half for the whole of `regression`, and nothing but loopback addresses.
 """
 
 import argparse

@@ -122,7 +122,7 @@ def _validate(
     row: CommandRow,
     now: datetime,
     seconds_left: SecondsLeft,
-    validate_again: Callable[[], None],
+    again: Callable[[], None],
 ) -> DisruptResult:
     cluster = ports.state.cluster()
     snapshot, plan, obstacle = gather_and_plan(ports, gather_live, now, seconds_left)
@@ -144,7 +144,7 @@ def _validate(
         wanted = sum(len(move.candidates) for move in found.moves)
         admitted, breaker_open = admit(ports, snapshot, row.id, wanted)
     except Conflict:
-        validate_again()
+        again()
         return DisruptResult()
     if admitted < wanted:
         first = _first(found.moves, chosen, admitted)
@@ -170,7 +170,7 @@ def _validate(
         launched=cluster.launched,
     )
     if decision is None:
-        validate_again()
+        again()
         return DisruptResult()
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
     _record_approvals(ports, snapshot, found.moves, limit)

@@ -19,7 +19,6 @@ from spotwright.decisions.decision import derived_id
 from spotwright.disruption import blockers, breaker, drift, emptiness
 from spotwright.disruption.blockers import BlockedEvent
 from spotwright.disruption.candidates import Blocked
-from spotwright.disruption.nodeclaim_drift import DRIFTED
 from spotwright.disruption.rollouts import Phase
 from spotwright.errors import ApiError
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -56,7 +55,7 @@ CANARY_SECONDS: Final = 10
 # Between doorbells for NodeClaims whose condition Consolidatable is outdated: where hundreds of nodes join, evaluations
 # follow each other in seconds, and lifecycle takes longer for the same NodeClaims. Less than the schedule's minute.
 TIMERS_SECONDS: Final = 50
-# Until an evaluation that is for nodes that count as nominated no more, at least: many may follow each other.
+# An evaluation for drifted nodes that are nominated no more comes so much later at least: nodes join one after another.
 NOMINATIONS_SECONDS: Final = 5
 # Events recorded in one evaluation; the others follow in the next minutes.
 EVENTS_AT_ONCE: Final = 100
@@ -165,7 +164,7 @@ def _look_at_canaries_soon(ports: ProvisionPorts, now: datetime) -> None:
 def _ring_when_nominations_end(ports: ProvisionPorts, snapshot: Snapshot) -> None:
     """Evaluate again when the first drifted node counts as nominated no more, once for all of them."""
     now = snapshot.now
-    drifted = (claim for claim in snapshot.nodeclaims if claim.is_condition_true(DRIFTED))
+    drifted = (claim for claim in snapshot.nodeclaims if claim.is_condition_true(drift.REASON))
     ends = [end for end in map(blockers.nominated_until, drifted) if end > now]
     if not ends:
         return
