@@ -10,6 +10,7 @@ import pytest
 from spotwright.decisions.decision import decode_decision
 from spotwright.errors import Denied, Unavailable
 from spotwright.model import labels
+from spotwright.model.karpenter.consolidation_timer import pods_digest
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
@@ -273,6 +274,21 @@ def test_followers_stay_while_somebody_is_there_to_follow(world: World) -> None:
     assert world.run(90, until=lambda: len(world.running_pods()) == 2)
     world.run(300)
     assert len(world.claims()) == 2
+
+
+def test_pod_events_within_ten_seconds_count_once_and_later_ones_anew(world: World) -> None:
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=600)
+    world.rings_for_pods = True
+    grown(world, 1)
+    world.run(120)
+    stamps = []
+    for pods, seconds in ((1, 6), (2, 6), (3, 30)):
+        world.deploy(builders.pod("small", cpu_millicores=10, memory_bytes=1), pods)
+        world.run(seconds)
+        (claim,) = world.claims()
+        assert claim.metadata.annotations[labels.PODS_SEEN] == pods_digest(world.running_pods())
+        stamps.append(claim.last_pod_event_time)
+    assert stamps[0] == stamps[1] < stamps[2]
 
 
 @pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])

@@ -11,12 +11,13 @@ import pytest
 from spotwright.errors import Conflict, OutOfTime, Unavailable
 from spotwright.model import labels
 from spotwright.model.cluster_state import ClusterObjects
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import Budget
-from spotwright.model.kubernetes.meta import Condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.model.snapshot import LaunchedInMinute
+from spotwright.model.snapshot import CAPACITY_BUFFER, LaunchedInMinute
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
@@ -399,7 +400,13 @@ def a_pod_each_minute(world: World) -> None:
     world.state.create = create  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("change", [None, a_pod_each_minute])
+def a_capacity_buffer(world: World) -> None:
+    """Empty nodes may have its room, so that the cluster is listed for any number of them."""
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=(CAPACITY_BUFFER,))
+    world.cluster.put("capacitybuffers", CapacityBuffer(ObjectMeta("spare", "default"), pod_template_ref="web"))
+
+
+@pytest.mark.parametrize("change", [None, a_pod_each_minute, a_capacity_buffer])
 def test_empty_nodes_whose_lists_fail_have_the_cluster_listed_for_a_twentieth_of_the_time(
     change: Callable[[World], None] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
