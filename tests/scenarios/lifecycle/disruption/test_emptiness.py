@@ -287,6 +287,7 @@ def test_pod_events_within_ten_seconds_count_once_and_later_ones_anew(world: Wor
         world.run(seconds)
         (claim,) = world.claims()
         assert claim.metadata.annotations[labels.PODS_SEEN] == pods_digest(world.running_pods())
+        assert claim.last_pod_event_time is not None
         stamps.append(claim.last_pod_event_time)
     assert stamps[0] == stamps[1] < stamps[2]
 
