@@ -12,6 +12,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
+from spotwright.workflows.planning.overlay import MAXIMUM_READS
 from tests.scenarios.lifecycle.cluster_states import POD, everybody_runs, invented, settled, shipping
 
 # A watch that broke without a word: so long the state may lack its changes and counts as fresh.
@@ -38,6 +39,20 @@ def test_a_burst_after_a_burst_buys_nothing_twice(lag: float, honest: bool) -> N
     assert world.run(240, until=lambda: everybody_runs(world, 10))
     launched = len(world.ec2.all_instances())
     assert launched == len(world.claims()) == 10
+
+
+def test_pods_after_many_young_nodes_have_gone_are_planned_at_once() -> None:
+    """A state that is a second behind shows none of the NodeClaims of the launch: they are gone, not on their way."""
+    world = shipping(1)
+    world.deploy(POD, MAXIMUM_READS + 1)
+    assert world.run(60, until=lambda: everybody_runs(world, MAXIMUM_READS + 1))
+    world.forget_deployments()
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    assert world.run(60, until=lambda: not world.claims() and not world.cluster.all("pods"))
+    world.run(2)
+    world.deploy(POD, MAXIMUM_READS + 1)
+    assert world.run(5, until=lambda: len(world.claims()) == MAXIMUM_READS + 1)
 
 
 @pytest.mark.parametrize("lag", [0, 5, 29, 60, SILENT])

@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT
 from spotwright.lifecycle.liveness import LAUNCH_TIMEOUT
-from spotwright.model.cluster_state import ClusterState
+from spotwright.model.cluster_state import ClusterState, KindState
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import DaemonSet
@@ -21,7 +21,7 @@ from spotwright.workflows.lifecycle.launch.phases import STALE_AFTER
 from spotwright.workflows.lifecycle.status.nodepools import update_nodepools
 from spotwright.workflows.planning import overlay
 from spotwright.workflows.planning.cluster_state import FRESH, IN_CONTACT
-from spotwright.workflows.planning.overlay import BehindError, lay_over, to_snapshot
+from spotwright.workflows.planning.overlay import SHOWN_AFTER, BehindError, lay_over, to_snapshot
 from spotwright.workflows.planning.snapshot import instances_going
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, epoch_ms
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -106,6 +106,21 @@ def test_claims_of_a_launch_that_just_ended_count_by_its_row_where_they_are_many
     snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=rows)
     in_flight = [(planned.nodeclaim.name, planned.nodeclaim.requests) for planned in snapshot.in_flight]
     assert in_flight == [(first.name, first.requests), (second.name, larger)]
+
+
+def test_many_claims_that_a_state_should_show_are_those_of_the_api_server(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their watch had contact long after the launch was decided; its NodeClaims are gone, or it was late itself."""
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    decided = epoch_ms(world.clock.now() - SHOWN_AFTER)
+    rows = [msgspec.structs.replace(row, created=decided) for row in launch_rows(world)]
+    state = hide(state_of(world), nodeclaims=())
+    snapshot = laid_over(world, state, launches=rows)
+    assert (snapshot.nodeclaims, snapshot.in_flight) == (world.claims(), ())
+    silent = {**state.kinds, "NodeClaim": KindState("1", world.clock.now() - timedelta(seconds=1))}
+    snapshot = laid_over(world, msgspec.structs.replace(state, kinds=silent), launches=rows)
+    assert (snapshot.nodeclaims, len(snapshot.in_flight)) == ((), 2), "they may still come"
 
 
 def test_a_state_without_many_claims_of_old_launches_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

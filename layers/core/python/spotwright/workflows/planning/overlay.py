@@ -32,6 +32,8 @@ from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow,
 RECENT: Final = timedelta(minutes=20)
 # Claims of a launch that ended in this time are taken from its row, where they are too many to be read.
 SETTLING: Final = timedelta(seconds=90)
+# Unless the watch of NodeClaims had contact so long after the launch was decided: it would have shown them.
+SHOWN_AFTER: Final = timedelta(seconds=30)
 # A status of a NodePool is older in a cluster of more than 9,000 nodes, whose claims and nodes take long to list:
 # lifecycle pauses as long between two counts (PAUSE_MS_PER_CLAIM).
 STATUS_AGE_PER_NODE: Final = timedelta(milliseconds=10)
@@ -99,7 +101,7 @@ def lay_over(
     ``launches`` and ``commands``: open ones and RECENT ones. ``nodes_read``: nodes whose pods are read.
     """
     launches = tuple(launches)
-    snapshot = _with_claims(snapshot, cluster, launches)
+    snapshot = _with_claims(snapshot, state.kinds["NodeClaim"].contacted, cluster, launches)
     return _lay_over(snapshot, state, cluster, commands, nodes_read, uncreated_claims(launches))
 
 
@@ -145,11 +147,13 @@ def _lay_over(
     return _with_storage(snapshot, cluster)
 
 
-def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[LaunchRow, ...]) -> Snapshot:
+def _with_claims(
+    snapshot: Snapshot, contacted: datetime, cluster: ClusterPort, launches: tuple[LaunchRow, ...]
+) -> Snapshot:
     """With claims that launches created and that are not shown, without those that launches have given up.
 
     New claims of NodePools with limits are read though they are shown; where they are many, all claims are listed. So
-    they are where many of launches that ended are not shown: they are gone, or the state is too far behind.
+    they are where many are not shown that a state should show: they are gone, or the state is too far behind.
     """
     given_up = {(name, uid) for row in launches for name, uid in row.uids.items() if not _has_claim(row, name)}
     claims = tuple(
@@ -164,15 +168,17 @@ def _with_claims(snapshot: Snapshot, cluster: ClusterPort, launches: tuple[Launc
     read = uncounted | missing if len(uncounted | missing) <= MAXIMUM_READS else uncounted
     missing = {name: row for name, row in missing.items() if name not in read}
     old = [name for name, row in missing.items() if not _is_settling(row, snapshot.now)]
-    if len(old) > MAXIMUM_READS:
+    shown_by = epoch_ms(contacted - SHOWN_AFTER)
+    looked_up = {*old, *(name for name, row in missing.items() if row.created <= shown_by)}
+    if len(looked_up) > MAXIMUM_READS:
         listed = cluster.nodeclaims()
         hidden = {claim.name for claim in listed}.intersection(old)
         if len(hidden) > MAXIMUM_READS:
             raise BehindError(f"it does not show {len(hidden)} NodeClaims, {min(hidden)} among them, that exist")
         return msgspec.structs.replace(snapshot, nodeclaims=listed)
-    in_flight = tuple(_in_flight(missing[name], name) for name in sorted(missing.keys() - set(old)))
+    in_flight = tuple(_in_flight(missing[name], name) for name in sorted(missing.keys() - looked_up))
     kept = (claim for claim in claims if claim.name not in read)
-    found = (claim for claim in in_parallel(cluster.nodeclaim, sorted({*read, *old})) if claim is not None)
+    found = (claim for claim in in_parallel(cluster.nodeclaim, sorted({*read, *looked_up})) if claim is not None)
     return msgspec.structs.replace(snapshot, nodeclaims=_by_name((*kept, *found)), in_flight=in_flight)
 
 
