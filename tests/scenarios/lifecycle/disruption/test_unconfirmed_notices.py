@@ -168,6 +168,42 @@ def test_for_an_instance_of_another_cluster_not_all_claims_are_listed(monkeypatc
     assert not (world.effects.reads - reads)["cluster", "nodeclaims"]
 
 
+def gone(world: World) -> str:
+    """The instance of a claim that went with it, of which EC2 still tells."""
+    (claim,) = world.claims()
+    world.forget_deployments()
+    world.cluster.remove("nodeclaims", claim.name)
+    world.cluster.remove("nodes", claim.node_name)
+    instance = msgspec.structs.replace(world.ec2.instances[id_of(claim)], state="shutting-down")
+    world.ec2.instances[instance.id] = instance
+    return instance.id
+
+
+def test_the_end_of_an_instance_whose_claim_has_gone_is_looked_at_once() -> None:
+    """Its tags say that it had one: no claim is waited for, of which all would be listed each time."""
+    world = running()
+    instance = gone(world)
+    tell(world, STATE, instance, state="terminated")
+    reads = world.effects.reads.copy()
+    world.run(5)
+    assert notice(world, instance).phase == "done"
+    assert (world.effects.reads - reads)["cluster", "nodeclaims"] == 1
+
+
+def test_the_end_of_an_instance_that_may_get_a_claim_is_looked_at_more_and_more_seldom() -> None:
+    world = running()
+    instance = gone(world)
+    tags = {key: value for key, value in world.ec2.instances[instance].tags.items() if key != labels.NODECLAIM}
+    world.ec2.instances[instance] = msgspec.structs.replace(world.ec2.instances[instance], tags=tags)
+    tell(world, STATE, instance, state="terminated")
+    reads = world.effects.reads.copy()
+    world.run(30)
+    assert notice(world, instance).phase == "new"
+    world.run(60)
+    assert notice(world, instance).phase == "done"
+    assert 6 <= (world.effects.reads - reads)["ec2", "instance"] <= 20
+
+
 def test_a_claim_of_another_provider_with_the_instance_is_left_alone() -> None:
     world = running()
     (claim,) = world.claims()

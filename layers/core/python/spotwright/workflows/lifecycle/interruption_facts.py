@@ -13,6 +13,7 @@ import msgspec
 from spotwright.aws.interruption_messages import ENDED_KINDS, REPLACED_KINDS, NoticeKind
 from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError
+from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_status import ScheduledEvent
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -65,10 +66,11 @@ def read_facts(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) 
     }
     unfound = frozenset(ids) - found.keys()
     instances = _read_instances(ports, asked | unfound)
-    unassigned = frozenset(id for id in unfound if _may_be_of(instances[id], ports.cluster.name))
-    if unassigned:
-        claims += [claim for claim in ports.cluster.nodeclaims() if instance_id(claim.provider_id) in unassigned]
+    ours = frozenset(id for id in unfound if _may_be_of(instances[id], ports.cluster.name))
+    if ours:
+        claims += [claim for claim in ports.cluster.nodeclaims() if instance_id(claim.provider_id) in ours]
     managed = not_left_alone(ports, (claim for claim in claims if claim.is_managed))
+    unassigned = frozenset(id for id in ours if not _had_claim(instances[id]))
     return Facts(_by_instance(managed), unassigned, instances, _read_events(ports, rows, now))
 
 
@@ -108,6 +110,11 @@ def _may_be_of(answer: Answer, cluster: str) -> bool:
     if isinstance(answer, ApiError):
         return answer.code != _MALFORMED
     return answer is None or answer.may_be_of(cluster)
+
+
+def _had_claim(answer: Answer) -> bool:
+    """Whether an instance was some claim's: its tags say so once its node has joined."""
+    return isinstance(answer, Instance) and labels.NODECLAIM in answer.tags
 
 
 def _read_instances(ports: LifecyclePorts, ids: Collection[str]) -> dict[str, Answer]:

@@ -53,7 +53,7 @@ def end_unclaimed(ports: LifecyclePorts, row: NoticeRow, found: Answer, may_come
     its claim has gone. Then its offering was interrupted all the same. ``found``: what EC2 says of the instance.
     """
     if row.phase == "new" and may_come and _is_young(row, now, UNCLAIMED_MS):
-        _look_again(ports, row)
+        _look_again(ports, row, now)
         return
     if row.phase == "new" and isinstance(found, Instance) and found.may_be_of(ports.cluster.name):
         offering = AnnouncedOffering(
@@ -63,10 +63,13 @@ def end_unclaimed(ports: LifecyclePorts, row: NoticeRow, found: Answer, may_come
     save_notice(ports, row, phase="done", due=0)
 
 
-def _look_again(ports: LifecyclePorts, row: NoticeRow) -> None:
-    """Ring for a new notice that has to wait. For all of those that are replaced a doorbell was left before."""
+def _look_again(ports: LifecyclePorts, row: NoticeRow, now: datetime) -> None:
+    """Ring for a new notice that has to wait, later and later. For all of those that are replaced a doorbell was left
+    before.
+    """
     if row.kind not in REPLACED_KINDS:
-        ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
+        age = abs(epoch_ms(now) - row.created) // 1000
+        ring_notices(ports, [row.instance_id], delay_seconds=max(LOOK_SECONDS, age // 2))
 
 
 def _is_young(row: NoticeRow, now: datetime, maximum_ms: int) -> bool:
@@ -118,7 +121,7 @@ def _is_confirmed(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts
         ring_lifecycle(ports, "claim-instance", [claim.name])
         _end(ports, row, claim, "EC2 does not find the instance")
     elif _is_young(row, now, _patience_ms(row, found)):
-        _look_again(ports, row)
+        _look_again(ports, row, now)
     elif isinstance(found, Instance):
         _end(ports, row, claim, f"EC2 says that the instance is {found.state}")
     else:
