@@ -7,9 +7,11 @@ from time import sleep
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from spotwright.errors import Unavailable
+from spotwright.errors import Conflict, Unavailable
+from spotwright.lifecycle.registration_health import Outcome, RegistrationHealth
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import shared_reads
 from spotwright.workflows.lifecycle.shared_reads import reading_once
@@ -25,7 +27,13 @@ def world() -> World:
 READS: dict[str, Callable[[StatePort], object]] = {
     "heartbeat": lambda state: state.heartbeat(),
     "catalog_key": lambda state: state.catalog_key(),
+    "registration_health": lambda state: state.registration_health("uid"),
 }
+
+
+def failing(read: Callable[[], Any]) -> StatePort:
+    state = SimpleNamespace(heartbeat=read, catalog_key=read, registration_health=lambda _: read())
+    return reading_once(cast("StatePort", state))
 
 
 class Counted:
@@ -40,6 +48,12 @@ class Counted:
 
     def catalog_key(self) -> str:
         return self._count(self._state.catalog_key())
+
+    def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
+        return self._count(self._state.registration_health(nodepool_uid))
+
+    def save_registration_health(self, health: RegistrationHealth) -> None:
+        self._state.save_registration_health(health)
 
     def _count[Value](self, answer: Value) -> Value:
         self.reads += 1
@@ -102,7 +116,7 @@ def test_a_failure_is_not_waited_for_by_one_step_after_the_other(world: World, w
         return True
 
     together = Barrier(5)
-    shared = reading_once(cast("StatePort", SimpleNamespace(heartbeat=fails, catalog_key=fails)))
+    shared = failing(fails)
     assert in_parallel(step, range(5)) == [True] * 5
     assert len(reads) == 1
 
@@ -116,7 +130,7 @@ def test_nobody_waits_for_a_read_of_a_process_that_ends(what: str) -> None:
         with pytest.raises(SystemExit):
             READS[what](shared)
 
-    shared = reading_once(cast("StatePort", SimpleNamespace(heartbeat=ends, catalog_key=ends)))
+    shared = failing(ends)
     step()
     later = Thread(target=step, daemon=True)
     later.start()
@@ -129,3 +143,22 @@ def test_everything_else_is_asked_for_each_time(world: World) -> None:
     before = shared.cluster().planning_requests
     shared.request_planning()
     assert shared.cluster().planning_requests == before + 1
+
+
+def test_the_registration_health_of_a_nodepool_is_read_anew_when_it_was_written_or_another_wrote_it(
+    world: World,
+) -> None:
+    counted = Counted(world, fails=False)
+    shared = reading_once(cast("StatePort", counted))
+    health = RegistrationHealth("uid", outcomes=(Outcome("first", is_registered=True),))
+    assert shared.registration_health("uid") is None
+    shared.save_registration_health(health)
+    stored = shared.registration_health("uid")
+    assert stored is not None
+    assert stored.outcomes == health.outcomes
+    world.state.save_registration_health(msgspec.structs.replace(stored, outcomes=()))
+    with pytest.raises(Conflict):
+        shared.save_registration_health(msgspec.structs.replace(stored, reason="late"))
+    assert shared.registration_health("uid") == world.state.registration_health("uid")
+    assert shared.registration_health("another") is None
+    assert counted.reads == 4

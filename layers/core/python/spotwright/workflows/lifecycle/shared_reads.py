@@ -6,9 +6,11 @@ seconds, and ``now`` is one for all its steps.
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from threading import Lock
 from typing import Any, Final, cast
 
+from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.workflows.ports.state import StatePort
 
 
@@ -43,11 +45,25 @@ class _State:
         self._state = state
         self.heartbeat = _ReadOnce(state.heartbeat)
         self.catalog_key = _ReadOnce(state.catalog_key)
+        self._health: dict[str, _ReadOnce[RegistrationHealth | None]] = {}
+
+    def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
+        """Read anew once it was written, or could not be: a hundred nodes that join are mostly none of its news."""
+        read = partial(self._state.registration_health, nodepool_uid)
+        return self._health.setdefault(nodepool_uid, _ReadOnce(read))()
+
+    def save_registration_health(self, health: RegistrationHealth) -> None:
+        try:
+            self._state.save_registration_health(health)
+        finally:
+            self._health.pop(health.nodepool_uid, None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)
 
 
 def reading_once(state: StatePort) -> StatePort:
-    """The same for one invocation, in which the heartbeat and the catalog's key are read once."""
+    """The same for one invocation, in which the heartbeat, the catalog's key and a NodePool's registration health are
+    read once.
+    """
     return cast("StatePort", _State(state))
