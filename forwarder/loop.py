@@ -42,9 +42,10 @@ NODE_SECONDS = 1.0
 # NodeClaim at the same moment would be in each other's way.
 OPENING_SECONDS = 1.5
 POD_EVENT_SECONDS = 10.0
-# Pods come to a node several at a time, and nothing waits for what their node's step writes about them: a new node's
-# step should find all that were planned for it.
-BOUND_SECONDS = 5.0
+# Nothing waits for what their node's step writes about pods that came to it, while nodes may be joining for others that
+# still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all that were
+# planned for it, too.
+BOUND_WINDOW = BatchWindow(idle_seconds=3.0, max_seconds=POD_EVENT_SECONDS)
 # A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often.
 SHORTEST_DRAIN_SECONDS = 5.0
 DRAIN_SECONDS = 3.0
@@ -104,6 +105,7 @@ class Loop:
         self._watch_scalables = watch_scalables
         self.pods = PodsDoorbell(cache, shipping, window)
         self._others: Batch = EMPTY
+        self._bound: Batch = EMPTY
         self._nodes = KeyedThrottle(NODE_SECONDS)
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
         self._drains = KeyedThrottle(DRAIN_SECONDS)
@@ -178,7 +180,7 @@ class Loop:
         self._request(cache_update.doorbells - set(map(node_doorbell, cache_update.opening_nodes)), now)
         self._nodes = request_keys(self._nodes, cache_update.opening_nodes, now + OPENING_SECONDS)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
-        self._pod_events = request_keys(self._pod_events, cache_update.bound_nodes, now + BOUND_SECONDS)
+        self._bound = add_to_batch(self._bound, frozenset(map(node_doorbell, cache_update.bound_nodes)), now)
         self._drains = hold_keys(self._drains, cache_update.closed_nodes, now + SHORTEST_DRAIN_SECONDS)
         self._drains = request_keys(self._drains, cache_update.drain_event_nodes, now)
         if cache_update.buffers_have_other_room:
@@ -195,6 +197,7 @@ class Loop:
             self.pods.next_at(),
             self.shipping.next_at(),
             due_at(self._others, OTHER_WINDOW),
+            due_at(self._bound, BOUND_WINDOW),
             next_due_at(self._nodes),
             next_due_at(self._pod_events),
             next_due_at(self._drains),
@@ -212,6 +215,9 @@ class Loop:
         if waited is not None:
             due |= {PODS}
             heartbeat_first = self._is_to_tell_late(waited, now)
+        if due_at(self._bound, BOUND_WINDOW) <= now:
+            self._pod_events = request_keys(self._pod_events, {bell.key for bell in self._bound.doorbells}, now)
+            self._bound = EMPTY
         visited, self._pod_events = take_due_keys(self._pod_events, now)
         drained, self._drains = take_due_keys(self._drains, now)
         self._nodes = request_keys(self._nodes, visited | drained, now)
