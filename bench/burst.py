@@ -102,7 +102,6 @@ def _burst(
     for number, (millicores, mebibytes) in enumerate(shapes):
         template = builders.pod(f"work{number}", cpu_millicores=millicores, memory_bytes=mebibytes * 2**20)
         world.deploy(template, pods // len(shapes) + (number < pods % len(shapes)))
-    world.forget_deployments()
     world.forwarder_runs = False
     world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")])
     begun = world.clock.now()

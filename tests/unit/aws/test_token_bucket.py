@@ -22,6 +22,16 @@ def test_a_burst_takes_the_bucket_and_then_its_rate() -> None:
     assert 40 + 10 * 4 - 4 <= done <= 40 + 10 * 4
 
 
+def test_a_thousand_instances_start_at_once_and_then_at_four_fifths_of_the_published_rate() -> None:
+    bucket = token_bucket.full_bucket("instances started", now_ms=0)
+    bucket, wait = token_bucket.take(bucket, 1000, now_ms=0)
+    assert wait == 0
+    assert token_bucket.take(bucket, 100, now_ms=0)[1] == 62_500
+    slower = token_bucket.throttle(token_bucket.full_bucket("instances started", now_ms=0), now_ms=1)
+    assert slower is not None
+    assert token_bucket.take(slower, 1, now_ms=1)[1] > 0, "who is throttled by what others start waits"
+
+
 def test_being_refused_halves_the_rate_once_for_all_calls_under_way() -> None:
     bucket = token_bucket.full_bucket("CreateFleet", now_ms=0)
     slower = token_bucket.throttle(bucket, now_ms=10 * SECOND)

@@ -1,8 +1,9 @@
 """How fast EC2 may be asked to change something: one bucket per action, shared by all clusters and functions.
 
 EC2 counts requests per account, region and action in token buckets. It does not say how large an account's buckets are,
-and other software in the account draws on them too. A bucket here begins with a share of the published size; the rate
-halves when EC2 throttles a call, and grows again with time. Source:
+and other software in the account draws on them too. Calls begin with a share of the published size and rate, instances
+with the whole size and a share of the rate: pods that need a thousand nodes at once would wait minutes for the rest.
+The rate halves when EC2 throttles a call, and grows again with time. Source:
 https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html.
 Amounts are millionths of a call, so that integers lose nothing over milliseconds.
 """
@@ -28,6 +29,8 @@ _LIMITS: Final = {
 }
 # The rest is left to other software in the account.
 SHARE_PERCENT: Final = 80
+# Of these the whole bucket is taken.
+_INSTANCES: Final = (STARTED_INSTANCES, TERMINATED_INSTANCES)
 # However often EC2 throttles, there is a call every five seconds.
 MIN_REFILL_PER_SECOND: Final = TOKENS_PER_CALL // 5
 # Calls that were under way together meet the same throttling: it halves the rate once.
@@ -96,5 +99,6 @@ def _refill(bucket: TokenBucket, now_ms: int) -> TokenBucket:
 
 def _size(action: str, per_second: int) -> int:
     """How much a bucket holds: less while it is slow, at least one call."""
-    full = _LIMITS.get(action, _MUTATING)[0] * TOKENS_PER_CALL * SHARE_PERCENT // 100
+    share = 100 if action in _INSTANCES else SHARE_PERCENT
+    full = _LIMITS.get(action, _MUTATING)[0] * TOKENS_PER_CALL * share // 100
     return max(TOKENS_PER_CALL, full * per_second // max_refill_per_second(action))
