@@ -352,18 +352,36 @@ def removed(world: World) -> set[str]:
     return {name for decision in decisions for name in decision.candidates}
 
 
-def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_by(
-    waiting: World, api_server: Slow
-) -> None:
-    gates = frozenset({STATIC_CAPACITY})
-    waiting.settings = msgspec.structs.replace(waiting.settings, feature_gates=gates)
-    waiting.cluster.put("nodepools", builders.nodepool("static", replicas=0))
-    (claim,) = waiting.claims()
+def beyond_its_replicas(world: World) -> None:
+    """A static NodePool has a node too many."""
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=frozenset({STATIC_CAPACITY}))
+    world.cluster.put("nodepools", builders.nodepool("static", replicas=0))
+    (claim,) = world.claims()
     of_pool = {**claim.metadata.labels, labels.NODEPOOL: "static"}
     metadata = msgspec.structs.replace(claim.metadata, name="static-1", uid="static-1", labels=of_pool)
     static = {"metadata": metadata, "provider_id": "aws:///a/i-1", "node_name": "", "taints": (OTHERS,)}
-    waiting.cluster.put("nodeclaims", msgspec.structs.replace(claim, **static))
-    waiting.cluster_state.lag_seconds = 0
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, **static))
+    world.cluster_state.lag_seconds = 0
+
+
+def test_where_no_pod_waits_nodes_of_a_static_pool_are_rung_for_at_the_end_of_the_pause(
+    waiting: World, api_server: Slow
+) -> None:
+    """A plan by the cluster state does nothing for them, however often it is made."""
+    beyond_its_replicas(waiting)
+    for pod in waiting.cluster.pods(pending=True):
+        waiting.cluster.remove("pods", pod.key)
+    assert lists_after(waiting, api_server)
+    end = waiting.clock.milliseconds() + PAUSE_SECONDS * 1000
+    waiting.clock.advance(1)
+    plan(waiting)
+    assert min(message.at for message in waiting.doorbells.messages_of("provision", "pods")) == end
+
+
+def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_by(
+    waiting: World, api_server: Slow
+) -> None:
+    beyond_its_replicas(waiting)
     assert lists_after(waiting, api_server)
     assert plan(waiting) == 1
     assert api_server.lists == 1
