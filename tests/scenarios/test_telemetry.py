@@ -134,9 +134,7 @@ SCENARIOS = {
         "a_decision_that_nobody_acted_on_in_time_is_planned_again",
     ),
     "scenarios/lifecycle/faults/test_lost_instances.py": ("a_lost_instance_ends_its_claim_and_its_pods_run_elsewhere",),
-    "scenarios/lifecycle/launch/test_large_decisions.py": (
-        "a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on",
-    ),
+    "scenarios/lifecycle/launch/test_large_decisions.py": ("a_nodepool_says_that_a_launch_is_too_large_to_be_stored",),
     "scenarios/lifecycle/launch/test_nominations.py": (
         "a_pod_whose_place_another_got_is_planned_again_within_seconds",
         "where_nominating_fails_the_node_is_let_go",

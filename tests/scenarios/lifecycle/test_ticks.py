@@ -1,6 +1,7 @@
 """When a NodeClaim is looked at again, and what is written on a Node that others write at the same time."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from spotwright.errors import Conflict
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TERMINATION_TICKS, TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import parse_time
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.simulation import builders
@@ -22,6 +24,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 
 POD = builders.pod("inflate", cpu_millicores=1800)
 THEIRS = Taint("example.com/theirs", TaintEffect.NO_SCHEDULE)
+STARTING = Taint("example.com/starting", TaintEffect.NO_SCHEDULE)
 NOT_READY = "node.kubernetes.io/not-ready"
 
 
@@ -111,13 +114,38 @@ def test_a_drain_whose_last_pod_rings_before_it_is_over_is_looked_at_once_more(w
     world.cluster.remove("pods", world.cluster.all("pods")[0].key)
     assert look(world, "claim", claim.name) == [], "its ticks go on"
     ((seconds, tick),) = look(world, "node", claim.node_name)
-    assert 0 < seconds < TICK_SECONDS
+    assert 0 < seconds <= TICK_SECONDS
     assert tick == 0
     world.clock.advance(seconds)
     for _ in range(3):
         assert look(world, "node", claim.node_name) == []
     (claim,) = world.claims()
     assert claim.is_condition_true("InstanceTerminating")
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 2])
+def test_a_drain_that_rings_shortly_before_a_pod_is_told_to_stop_is_looked_at_just_after_that(
+    world: World, seconds: int
+) -> None:
+    """Its ticks are far apart: the pod would lose most of the grace period that it has until the deadline."""
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=120)
+    kept = builders.pod("kept", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=30)
+    world.deploy(kept, 1)
+    assert world.run(120, until=lambda: bool(world.running_pods()))
+    world.forget_deployments()
+    (claim,) = world.claims()
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(20)
+    deadline = parse_time(world.claims()[0].metadata.annotations[labels.TERMINATION_TIMESTAMP])
+    assert deadline is not None
+    told = deadline - timedelta(seconds=30)
+    world.clock.advance((told - world.clock.now()).total_seconds() - seconds)
+    ((again, _),) = look(world, "node", claim.node_name)
+    assert 0 < again - seconds <= 1
+    world.clock.advance(again)
+    look(world, "claim", claim.name)
+    (told_pod,) = [event for event in world.cluster.events if event.reason == "Disrupted"]
+    assert "granted 29 seconds of grace-period" in told_pod.message
 
 
 def test_a_node_whose_pods_are_awaited_rings_for_no_further_look(world: World) -> None:
@@ -198,3 +226,30 @@ def test_taints_that_others_set_while_a_node_is_registered_stay_and_those_they_t
             raise conflict()
 
     assert joins(world, change).taints == (THEIRS, HELD_TAINT)
+
+
+def test_a_taint_of_the_nodeclaim_that_others_set_with_another_value_meanwhile_stays_as_they_set_it(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server takes no second one of its key and effect. As with a custom AMI, the node joins without it."""
+    caplog.set_level("INFO")
+    world.cluster.update("nodepools", "default", startup_taints=(STARTING,))
+    claim, theirs, usual = boots(world), msgspec.structs.replace(THEIRS, value="theirs"), world.cluster.put
+    world.cluster.update("nodeclaims", claim.name, taints=(THEIRS,))
+
+    def put(kind: str, obj: Any) -> None:
+        synced = {key: value for key, value in obj.metadata.labels.items() if key != labels.DO_NOT_SYNC_TAINTS}
+        usual(kind, msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, labels=synced)))
+
+    def change(node: Node, number: int) -> None:
+        if number == 1:
+            world.cluster.update("nodes", node.name, taints=(*node.taints, theirs))
+            raise conflict()
+
+    monkeypatch.setattr(world.cluster, "put", put)
+    on_write(world, change)
+    assert world.run(180, until=lambda: any(claim.is_condition_true("Registered") for claim in world.claims()))
+    (node,) = world.cluster.nodes()
+    assert [taint for taint in node.taints if taint.key == THEIRS.key] == [theirs]
+    assert STARTING in node.taints
+    assert not [record for record in caplog.records if record.message == log_lines.STEP_FAILED.message]

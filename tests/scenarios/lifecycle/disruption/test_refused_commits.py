@@ -201,10 +201,20 @@ def is_listed(world: World, lists: list[int], after_seconds: float = 0) -> bool:
     return len(lists) > before
 
 
-def test_the_pause_is_twenty_times_what_the_refused_commit_took(refused: tuple[World, list[int]]) -> None:
+def test_the_pause_is_twenty_times_what_the_refused_commit_took(
+    refused: tuple[World, list[int]], caplog: pytest.LogCaptureFixture
+) -> None:
     world, lists = refused
-    assert not is_listed(world, lists, PAUSE_SECONDS - 1)
-    assert is_listed(world, lists, 1)
+    with caplog.at_level(logging.INFO):
+        assert not is_listed(world, lists, PAUSE_SECONDS - 1)
+        assert len(left_evaluations(caplog)) == 1
+        assert is_listed(world, lists, 1)
+        assert len(left_evaluations(caplog)) == 1
+
+
+def left_evaluations(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Why the cluster was not listed."""
+    return [vars(record)["reason"] for record in caplog.records if record.message == log_lines.LEFT_EVALUATION.message]
 
 
 def another_budget(world: World) -> None:
@@ -252,8 +262,7 @@ def test_what_changes_elsewhere_ends_no_pause(
     )
     with caplog.at_level(logging.INFO):
         assert not is_listed(world, lists)
-    left = [vars(record)["reason"] for record in caplog.records if record.message == log_lines.LEFT_EVALUATION.message]
-    assert left == [
+    assert left_evaluations(caplog) == [
         f"the cluster was listed for the same nodes (Drifted), which is done again in {PAUSE_SECONDS + 1} s"
     ]
 
@@ -279,7 +288,11 @@ def test_no_pause_of_commits_is_longer_than_a_few_minutes(monkeypatch: pytest.Mo
     assert is_listed(world, lists, 1)
 
 
-def test_a_commit_that_is_cut_off_is_followed_by_the_longest_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("change", [None, another_pod_on_the_node])
+def test_a_commit_that_is_cut_off_is_followed_by_the_longest_pause_for_whatever_nodes(
+    change: Callable[[World], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a large cluster they are others each minute."""
     world = drifted()
     world.effects.crash_at("state", "commit")
     with pytest.raises(Crash):
@@ -287,6 +300,8 @@ def test_a_commit_that_is_cut_off_is_followed_by_the_longest_pause(monkeypatch: 
     world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, pending_decisions=())
     world.state.planners.clear()
     lists = count_lists(world, monkeypatch)
+    if change is not None:
+        change(world)
     assert not is_listed(world, lists, LONGEST_PAUSE_SECONDS - 1)
     assert is_listed(world, lists, 1)
 
@@ -295,12 +310,17 @@ def evaluate(world: World) -> None:
     tuple(disrupt(world.ports, [Doorbell(world.cluster.name, "evaluate")], clock=world.clock.now))
 
 
-def test_a_commit_that_fails_is_followed_by_a_pause_by_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("change", [None, another_pod_on_the_node])
+def test_a_commit_that_fails_is_followed_by_a_pause_by_what_it_took_for_whatever_nodes(
+    change: Callable[[World], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = drifted()
     lists = count_lists(world, monkeypatch)
     world.effects.inject(Fault("cluster", "pods", OutOfTime("the invocation ends")))
     with pytest.raises(OutOfTime):
         evaluate(world)
+    if change is not None:
+        change(world)
     assert not is_listed(world, lists, PAUSE_SECONDS - 1)
     assert is_listed(world, lists, 1)
 
@@ -449,11 +469,14 @@ def test_empty_nodes_that_lose_their_commit_are_validated_again_after_the_pause_
     assert len(lists) == 2 * int(listed)
 
 
-def test_a_doorbell_that_takes_long_to_ring_does_not_have_empty_nodes_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seconds", [2, 2.03])
+def test_a_doorbell_that_takes_long_to_ring_does_not_have_empty_nodes_given_up(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The pause after the list was counted from a later moment than the doorbell, which came before its end."""
     monkeypatch.setattr(overlay, "MAXIMUM_CANDIDATES", 0)
     world = empty_nodes(3)
-    lists = count_lists(world, monkeypatch, 2)
+    lists = count_lists(world, monkeypatch, seconds)
     lose_breaker(world)
     evaluate_each_minute(world, 15)
     usual = world.doorbells.ring
@@ -470,16 +493,49 @@ def test_a_doorbell_that_takes_long_to_ring_does_not_have_empty_nodes_given_up(m
     assert len(lists) == 2
 
 
-def test_a_node_with_followers_alone_is_listed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no cluster state it was listed for its emptiness, and then for its followers."""
+def followers_alone() -> World:
+    """One node, on which CoreDNS alone runs."""
     world = empty_nodes(1, beside=0)
     dns = builders.pod(
         "coredns", namespace="kube-system", labels={"k8s-app": "kube-dns"}, node_name=world.claims()[0].node_name
     )
     world.cluster.put("pods", msgspec.structs.replace(dns, phase="Running"))
+    return world
+
+
+def test_a_node_with_followers_alone_is_listed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no cluster state it was listed for its emptiness, and then for its followers."""
+    world = followers_alone()
     evaluate_each_minute(world, 15)
     world.cluster_state.lag_seconds = None
     lists = count_lists(world, monkeypatch)
     tuple(disrupt(world.ports, world.doorbells.receive("disrupt"), clock=world.clock.now))
     assert len(lists) == 1
     assert world.state.cluster().pending_decisions
+
+
+@pytest.mark.parametrize("refuse", [fail_lists, lose_commits])
+def test_a_node_with_followers_alone_that_stays_is_listed_for_a_twentieth_of_the_time(
+    refuse: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read by name, and all other pods of the cluster are listed after that."""
+    world = followers_alone()
+    lists = count_lists(world, monkeypatch)
+    refuse(world)
+    evaluate_each_minute(world)
+    assert 0 < len(lists) <= MOST_LISTS
+
+
+def test_a_proposal_that_would_be_listed_for_in_a_pause_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes were locked for two minutes, whatever else was to be done with them."""
+    world = followers_alone()
+    lists = count_lists(world, monkeypatch)
+    lose_commits(world)
+    evaluate_each_minute(world, 60)
+    assert len(lists) == 1
+    evaluate(world)
+    (proposal,) = world.state.commands()
+    assert proposal.phase == "proposed"
+    evaluate_each_minute(world, 20)
+    assert not world.state.commands()
+    assert len(lists) == 1

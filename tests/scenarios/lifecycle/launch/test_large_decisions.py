@@ -1,14 +1,17 @@
 """Decisions with thousands of pods and nodes: rows stay small, and what cannot be stored keeps nothing else."""
 
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from spotwright.decisions.decision import Decision, Disruption, Launch, encode_decision, group_into_launches
+from spotwright.errors import Unavailable
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.scheduling.plan import NewNode, Plan
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.commands import COMMANDS_TOLD
@@ -18,6 +21,7 @@ from spotwright.workflows.ports.rows import LaunchRow, NominationRow
 
 # The longest names that Kubernetes takes: of a namespace, a pod, a NodePool.
 NAMESPACE, POD, POOL = "n" * 63, "p" * 247, "q" * 253
+RACK = "example.com/rack"
 UID = "00000000-0000-0000-0000-000000000000"
 
 
@@ -94,11 +98,13 @@ def test_a_row_keeps_few_of_the_commands_that_wait_for_its_claims(world: World) 
     assert size(stored) < MAXIMUM_ITEM_BYTES / 2
 
 
+@pytest.mark.parametrize("faults", [0, 1], ids=["", "NodePools cannot be read"])
 def test_a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, faults: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A NodePool may be larger than a row."""
-    huge = NodeSelectorRequirement("example.com/rack", Operator.IN, tuple(f"rack-{n:060}" for n in range(8000)))
+    world.effects.inject(Fault("cluster", "nodepool", Unavailable("no answer"), times=faults))
+    huge = NodeSelectorRequirement(RACK, Operator.IN, tuple(f"rack-{n:060}" for n in range(8000)))
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
     commit(world, "large", Launch("large", ("default-large",), node("default/a", requirements=(huge,))))
     commit(world, "small", Launch("small", ("default-small",), node("default/b", nodepool="default")))
@@ -109,6 +115,22 @@ def test_a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on(
     assert [message.at for message in world.doorbells.messages_of("provision", "pods")]
     assert "state table refused row, set aside" in caplog.text
     assert world.run(200, until=lambda: len(world.running_pods()) == 2)
+
+
+def test_a_nodepool_says_that_a_launch_is_too_large_to_be_stored(world: World) -> None:
+    """Nothing but a log line did, again and again, while its pods were told of one NodeClaim after the other."""
+    racks = tuple(f"rack-{n:055}" for n in range(8000))
+    world.cluster.update("nodepools", "default", requirements=(NodeSelectorRequirement(RACK, Operator.IN, racks),))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    world.run(130)
+    assert not world.claims()
+    (told,) = {
+        (event.kind, event.name, event.message) for event in world.cluster.events if event.reason == "LaunchNotStored"
+    }
+    assert told[:2] == ("nodepools", "default")
+    assert re.fullmatch(r"1 node cannot be launched: the state table takes 400 KB .* this one of 5\d\d KB", told[2])
+    world.cluster.update("nodepools", "default", requirements=())
+    assert world.run(240, until=lambda: len(world.running_pods()) == 1)
 
 
 def test_a_nomination_that_cannot_be_stored_keeps_neither_its_launch_nor_others(world: World) -> None:

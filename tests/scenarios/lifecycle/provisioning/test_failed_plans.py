@@ -22,6 +22,7 @@ from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.repeated_plan import LONGEST_PAUSE_SECONDS, PAUSE_PER_SECOND
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.planning.time_budget import MINIMUM_PODS
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_FOR_PODS
 from spotwright.workflows.provision.workflow import LISTING_SECONDS, provision, unserved_request
@@ -227,11 +228,11 @@ def test_of_a_cluster_state_is_planned_at_once(waiting: World, api_server: Slow)
     assert api_server.lists == 1
 
 
-def waits_long(world: World) -> None:
-    """By the cluster state nothing is done for a pod that has waited for long."""
+def waits_long(world: World, cpu_millicores: int = 10**6) -> None:
+    """A pod has waited for long: by the cluster state nothing is done for it, unless it is smaller."""
     world.cluster_state.lag_seconds = 0
     created = world.clock.now() - timedelta(minutes=10)
-    late = builders.pod("late", cpu_millicores=10**6, phase="Pending")
+    late = builders.pod("late", cpu_millicores=cpu_millicores, phase="Pending")
     metadata = msgspec.structs.replace(late.metadata, creation_timestamp=created)
     world.cluster.put("pods", msgspec.structs.replace(late, metadata=metadata, unschedulable=True))
 
@@ -297,6 +298,23 @@ def test_where_it_cannot_be_noted_that_the_cluster_was_listed_for_pods_that_wait
     assert row.served_requests == row.planning_requests
 
 
+def test_where_the_note_of_a_list_for_pods_that_wait_long_cannot_be_taken_back_they_are_served(
+    waiting: World, api_server: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits_long(waiting)
+    api_server.slow, usual = False, waiting.state.end_planning
+
+    def unavailable(work: str, *, until: int, served: int | None = None) -> bool:
+        if work == LISTED_FOR_PODS:
+            raise Unavailable("DynamoDB does not answer")
+        return usual(work, until=until, served=served)
+
+    monkeypatch.setattr(waiting.state, "end_planning", unavailable)
+    assert plan(waiting) == 1
+    row = waiting.state.cluster()
+    assert row.served_requests == row.planning_requests
+
+
 def test_a_note_of_a_wrong_clock_keeps_no_list_from_pods_that_wait_long(waiting: World, api_server: Slow) -> None:
     waits_long(waiting)
     late = waiting.clock.milliseconds() + 20 * 60_000
@@ -334,18 +352,36 @@ def removed(world: World) -> set[str]:
     return {name for decision in decisions for name in decision.candidates}
 
 
-def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_by(
-    waiting: World, api_server: Slow
-) -> None:
-    gates = frozenset({STATIC_CAPACITY})
-    waiting.settings = msgspec.structs.replace(waiting.settings, feature_gates=gates)
-    waiting.cluster.put("nodepools", builders.nodepool("static", replicas=0))
-    (claim,) = waiting.claims()
+def beyond_its_replicas(world: World) -> None:
+    """A static NodePool has a node too many."""
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=frozenset({STATIC_CAPACITY}))
+    world.cluster.put("nodepools", builders.nodepool("static", replicas=0))
+    (claim,) = world.claims()
     of_pool = {**claim.metadata.labels, labels.NODEPOOL: "static"}
     metadata = msgspec.structs.replace(claim.metadata, name="static-1", uid="static-1", labels=of_pool)
     static = {"metadata": metadata, "provider_id": "aws:///a/i-1", "node_name": "", "taints": (OTHERS,)}
-    waiting.cluster.put("nodeclaims", msgspec.structs.replace(claim, **static))
-    waiting.cluster_state.lag_seconds = 0
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, **static))
+    world.cluster_state.lag_seconds = 0
+
+
+def test_where_no_pod_waits_nodes_of_a_static_pool_are_rung_for_at_the_end_of_the_pause(
+    waiting: World, api_server: Slow
+) -> None:
+    """A plan by the cluster state does nothing for them, however often it is made."""
+    beyond_its_replicas(waiting)
+    for pod in waiting.cluster.pods(pending=True):
+        waiting.cluster.remove("pods", pod.key)
+    assert lists_after(waiting, api_server)
+    end = waiting.clock.milliseconds() + PAUSE_SECONDS * 1000
+    waiting.clock.advance(1)
+    plan(waiting)
+    assert min(message.at for message in waiting.doorbells.messages_of("provision", "pods")) == end
+
+
+def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_by(
+    waiting: World, api_server: Slow
+) -> None:
+    beyond_its_replicas(waiting)
     assert lists_after(waiting, api_server)
     assert plan(waiting) == 1
     assert api_server.lists == 1
@@ -354,7 +390,9 @@ def test_pods_do_not_wait_for_the_list_that_nodes_of_a_static_pool_are_removed_b
     assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
     waiting.clock.advance(PAUSE_SECONDS)
     api_server.slow = False
-    plan(waiting, *waiting.doorbells.receive("provision"))
+    bells = waiting.doorbells.receive("provision")
+    assert bells, "the nodes follow"
+    plan(waiting, *bells)
     assert removed(waiting) == {"static-1"}
 
 
@@ -409,6 +447,56 @@ def test_pods_of_other_nodepools_do_not_wait_for_the_list_that_one_near_its_limi
     assert planned_pods(waiting) == {"default/large"}, "the NodePool has no room"
     row = waiting.state.cluster()
     assert row.served_requests == row.planning_requests
+
+
+def test_a_list_for_pods_that_wait_long_leaves_nothing_to_another_list(waiting: World, api_server: Slow) -> None:
+    """Of the cluster state a NodePool was near its limits."""
+    near_its_limits(waiting, limits={"cpu": 3000})
+    waiting.cluster.put("pods", of_limited("limited-0"))
+    waits_long(waiting, cpu_millicores=1800)
+    api_server.slow = False
+    plan(waiting)
+    assert api_server.lists == 1
+    row = waiting.state.cluster()
+    assert row.served_requests == row.planning_requests
+    assert not waiting.doorbells.messages_of("provision", "pods")
+
+
+def test_pods_of_other_nodepools_are_as_many_as_there_is_time_for_after_the_first_plan(
+    waiting: World, api_server: Slow
+) -> None:
+    """All that the first plan was of were planned again, though it had left no time for them."""
+    near_its_limits(waiting, limits={"cpu": 3000})
+    waiting.cluster.put("pods", of_limited("limited-0"))
+    for number in range(MINIMUM_PODS + 50):
+        small = builders.pod(f"small-{number}", cpu_millicores=100, phase="Pending")
+        waiting.cluster.put("pods", msgspec.structs.replace(small, unschedulable=True))
+    left = iter((60.0, 60.0))
+    result = provision(waiting.ports, clock=waiting.clock.now, seconds_left=lambda: next(left, 1.0))
+    (planned,) = result.plans
+    placed = [len(node.pods) for node in planned.new_nodes] + [len(node.pods) for node in planned.existing_nodes]
+    assert sum(placed) == MINIMUM_PODS
+    assert 0 < result.postponed_pods <= 51
+    assert waiting.doorbells.messages_of("provision", "pods"), "the others follow"
+    head = waiting.state.cluster().head
+    assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
+
+
+def test_what_is_left_to_a_list_is_rung_for_at_the_end_of_the_pause_whatever_is_planned_meanwhile(
+    waiting: World, api_server: Slow
+) -> None:
+    """The doorbell of that moment was for requests that counted as served: its pods waited for the sweep."""
+    near_its_limits(waiting, limits={"cpu": 3000})
+    waiting.cluster.put("pods", of_limited("limited-0"))
+    for number in range(3):
+        another = builders.pod(f"another-{number}", cpu_millicores=1800, phase="Pending")
+        waiting.cluster.put("pods", msgspec.structs.replace(another, unschedulable=True))
+        assert plan(waiting) == 1, "while the pause goes on as well"
+        plan(waiting, *waiting.doorbells.receive("provision"))
+    assert api_server.lists == 1
+    waiting.clock.advance(PAUSE_SECONDS)
+    plan(waiting, *waiting.doorbells.receive("provision"))
+    assert api_server.lists == 2
 
 
 def test_pods_do_not_wait_for_the_list_that_a_static_nodepool_is_counted_by(waiting: World, api_server: Slow) -> None:

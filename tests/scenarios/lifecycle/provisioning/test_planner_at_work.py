@@ -16,6 +16,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.pauses import LONGEST_PAUSE_SECONDS
 from spotwright.workflows.disrupt.workflow import EVALUATE_AGAIN_SECONDS, disrupt
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.state import LISTED_EVALUATIONS
 from spotwright.workflows.provision.workflow import RETRY_SECONDS, provision
 from spotwright.workflows.sweep.poll import poll
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -375,18 +376,42 @@ def test_the_pause_of_a_wrong_clock_holds_no_evaluation_up(waiting: World, secon
     assert evaluate_after(waiting, 0) == evaluates
 
 
+@pytest.mark.parametrize("action", ["begin_planning", "end_planning"])
 def test_an_evaluation_counts_where_its_pause_cannot_be_noted(
-    waiting: World, slow_lists: list[float], monkeypatch: pytest.MonkeyPatch
+    waiting: World, slow_lists: list[float], action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = waiting.state.begin_planning
-
-    def unavailable(work: str, *, now: int, until: int) -> bool:
-        if work == "listed evaluations":
-            raise Unavailable("DynamoDB does not answer")
-        return usual(work, now=now, until=until)
-
     waiting.state.heartbeat_at = 0
     slow_lists.append(12)
-    monkeypatch.setattr(waiting.state, "begin_planning", unavailable)
+    refuse_notes(waiting, action, LISTED_EVALUATIONS, monkeypatch)
     assert evaluate_after(waiting, 0)
-    assert evaluate_after(waiting, 1)
+    # One that was noted and cannot be shortened is waited for.
+    assert evaluate_after(waiting, 1 if action == "begin_planning" else LONGEST_PAUSE_SECONDS)
+
+
+def refuse_notes(world: World, action: str, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``action``: begin_planning or end_planning, of this work."""
+    usual = getattr(world.state, action)
+
+    def unavailable(work: str, **times: Any) -> bool:
+        if work == refused:
+            raise Unavailable("DynamoDB does not answer")
+        return bool(usual(work, **times))
+
+    monkeypatch.setattr(world.state, action, unavailable)
+
+
+PLANNERS: dict[str, Callable[[World], object]] = {
+    "provision": plan,
+    "disrupt": lambda world: evaluate_after(world, 0),
+}
+
+
+@pytest.mark.parametrize("work", PLANNERS)
+def test_where_its_note_cannot_be_taken_back_a_planner_fails_by_what_failed_first(
+    waiting: World, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting.state.heartbeat_at = 0
+    waiting.effects.inject(Fault("cluster", "pods", Unavailable("context deadline exceeded")))
+    refuse_notes(waiting, "end_planning", work, monkeypatch)
+    with pytest.raises(Unavailable, match="context deadline exceeded"):
+        PLANNERS[work](waiting)

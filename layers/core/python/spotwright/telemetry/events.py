@@ -51,6 +51,14 @@ LAUNCHES_HELD_BACK: Final = EventRow(
     remedy="Find out what makes so many pods or nodes; raise the setting if it is meant.",
     repeat_after=timedelta(minutes=5),
 )
+LAUNCH_NOT_STORED: Final = EventRow(
+    "LaunchNotStored", _WARNING, ("nodepools",),
+    "{nodes} cannot be launched: the state table takes 400 KB for a launch and refused this one of {kilobytes} KB",
+    when="NodePool and pods ask for thousands of long values, which a NodeClaim names. Its pods are planned again a"
+    " minute later, and wait as long as nothing is changed.",
+    remedy="Use fewer or shorter values in spec.template.spec.requirements, or in the node affinity of the pods.",
+    repeat_after=timedelta(minutes=5),
+)
 BLOCKED_BY_BUDGET: Final = EventRow(
     "DisruptionBlocked", _NORMAL, ("nodepools",),
     "No allowed disruptions for disruption reason {reason} due to blocking budget",

@@ -152,7 +152,8 @@ SET_ASIDE_ROW: Final = LogLine(
     _ERROR, "state table refused row, set aside", ("row", "code", "error"),
     when="A launch, a nomination or a disruption of a committed decision cannot be stored, for example because it is"
     " larger than DynamoDB's 400 KB. Later decisions go on; its pods are planned again a minute later.",
-    remedy="Report the error as an issue of Spotwright. Smaller NodePool requirements make rows smaller.",
+    remedy="Use fewer or shorter values in the requirements of the NodePool that has the event LaunchNotStored, or in"
+    " the node affinity of its pods. If there is no such event, report the error as an issue of Spotwright.",
 )
 TERMINATED_SURPLUS_INSTANCE: Final = LogLine(
     _INFO, "terminated surplus instance", ("instance", "reason"),

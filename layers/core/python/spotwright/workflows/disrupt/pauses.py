@@ -65,8 +65,9 @@ def is_pausing(ports: ProvisionPorts, reason: str, digest: str, *, now: datetime
 
 
 def _pause_of(row: ClusterRow, reason: str, digest: str) -> CommitPause | None:
+    """There is one of each reason at most; None = there is none, or for other nodes."""
     pauses = (pause for pause in row.commit_pauses if pause.reason == reason and pause.digest in (_ANY, digest))
-    return max(pauses, key=lambda pause: pause.until, default=None)
+    return next(pauses, None)
 
 
 def commit_after_pause(

@@ -192,7 +192,8 @@ def _step(
     if wait is not None and tick:
         ring_next_tick(ports, name, tick, within_seconds=wait, earliest_seconds=earliest)
     elif wait is not None and _rings_once_more(claim, node, wait, to_terminate):
-        ring_lifecycle(ports, "claim", [name], delay_seconds=math.ceil(wait))
+        # Just after it: a pod whose time is now is deleted when that has passed.
+        ring_lifecycle(ports, "claim", [name], delay_seconds=math.floor(wait) + 1)
     if starts:
         request_pool_status(ports, now=now)
         ring_commands(ports, claim)
@@ -207,7 +208,7 @@ def _rings_once_more(
     """Whether a drain that goes on in ``wait`` seconds is rung for, because a node rang: nothing else may until the
     next tick. That an instance terminates is told by EC2.
     """
-    if node is None or claim.metadata.deletion_timestamp is None or not 0 < wait < NODE_TICK_SECONDS:
+    if node is None or claim.metadata.deletion_timestamp is None or wait >= NODE_TICK_SECONDS:
         return False
     return not to_terminate and find_condition(claim.conditions, "InstanceTerminating") is None
 
@@ -440,7 +441,10 @@ def _adopted_taints(adoption: NodeUpdate, current: Node) -> tuple[Taint, ...]:
     """
     before, after = adoption.node.taints, adoption.taints
     kept = tuple(taint for taint in current.taints if taint in after or taint not in before)
-    return (*kept, *(taint for taint in after if taint not in before and taint not in kept))
+    # The API server takes no two of one key and effect.
+    present = {(taint.key, taint.effect) for taint in kept}
+    new = (taint for taint in after if taint not in before and (taint.key, taint.effect) not in present)
+    return (*kept, *new)
 
 
 def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:

@@ -4,7 +4,6 @@ What is counted elsewhere are the status of the NodePool, which is read from the
 The status counts nodes that go as well: where that comes near a limit, the NodeClaims are listed, and nothing else.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
@@ -24,8 +23,10 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.in_flight_nodes import build_in_flight_node
 from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import Plan
+from spotwright.workflows.planning import time_budget
 from spotwright.workflows.planning.overlay import BehindError, uncounted_period
 from spotwright.workflows.planning.snapshot import REPLACED_REASONS, instances_going
+from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ListingPorts
 
 
@@ -68,14 +69,18 @@ def check_limits(snapshot: Snapshot, plan: Plan, catalog: Catalog, ports: Listin
         raise NearLimitsError(message, snapshot, plan, beyond)
 
 
-def decide_for_others(near: NearLimitsError, catalog: Catalog, ports: ListingPorts) -> tuple[Snapshot, Plan]:
+def decide_for_others(
+    near: NearLimitsError, catalog: Catalog, ports: ListingPorts, seconds_left: SecondsLeft = None
+) -> tuple[Snapshot, Plan, int]:
     """The plan, and its snapshot, without new nodes of NodePools near their limits, and without the pods that would get
-    them, which wait, and so do those that got none.
+    them, which wait, and so do those that got none; and for how many of the others there is no time.
 
     CapacityBuffers come after all pods. Raises NearLimitsError where nobody is left.
     """
+    postponed = 0
     while True:
-        snapshot = _without(near)
+        snapshot, left_out = time_budget.fit(_without(near), seconds_left)
+        postponed += left_out
         plan = decide(snapshot, catalog)
         if not plan.new_nodes:
             raise near
@@ -84,25 +89,21 @@ def decide_for_others(near: NearLimitsError, catalog: Catalog, ports: ListingPor
         except NearLimitsError as again:
             near = again
         else:
-            return snapshot, plan
+            return snapshot, plan, postponed
 
 
 def _without(near: NearLimitsError) -> Snapshot:
+    """Static NodePools make no node beyond a limit, either."""
     left = {key for node in near.plan.new_nodes if node.nodepool in near.nodepools for key in node.pods}
     left |= {unplaced.pod for unplaced in near.plan.unschedulable_pods}
-    made = Counter(node.nodepool for node in near.plan.new_nodes)
     pools = (
-        _closed(pool, made[pool.name]) if pool.name in near.nodepools else pool for pool in near.snapshot.nodepools
+        msgspec.structs.replace(pool, limits={**pool.limits, resources.NODES: 0})
+        if pool.name in near.nodepools
+        else pool
+        for pool in near.snapshot.nodepools
     )
     pods = (pod for pod in near.snapshot.pods if pod.key not in left)
     return msgspec.structs.replace(near.snapshot, pods=tuple(pods), nodepools=tuple(pools), capacity_buffers=())
-
-
-def _closed(pool: NodePool, made: int) -> NodePool:
-    """The NodePool as if it could have no more nodes. ``made``: what a plan would make."""
-    if pool.replicas is not None:
-        return msgspec.structs.replace(pool, replicas=max(0, pool.replicas - made))
-    return msgspec.structs.replace(pool, limits={**pool.limits, resources.NODES: 0})
 
 
 def _limits(pool: NodePool) -> dict[str, int]:

@@ -194,7 +194,8 @@ def _plan_round(
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
     rounds.told.append((snapshot, plan, decision))
     if rounds.leaves_to_list:
-        # Its new nodes are on their way, and told of whatever becomes of the list.
+        # Its new nodes are on their way, and told of whatever becomes of the list. The requests are not served: a
+        # doorbell for them may come at the end of a pause.
         return True
     if decision is not None or rounds.postponed or plan.nodes_held_back:
         ports.state.mark_served(row.planning_requests)
@@ -226,7 +227,7 @@ def _plan(
     snapshot = _fit(ports, rounds, gather(ports, row, now=now, before_list=begin_list), row, seconds_left)
     catalog = ports.catalogs.read(snapshot.catalog_key)
     try:
-        snapshot, plan, rounds.leaves_to_list = _decide_by_state(ports, snapshot, catalog, now)
+        snapshot, plan = _decide_by_state(ports, rounds, snapshot, catalog, now, seconds_left)
         _check_reliance(row, snapshot, plan, now)
     except BehindError as behind:
         begin_list()
@@ -238,17 +239,25 @@ def _plan(
 
 
 def _decide_by_state(
-    ports: ProvisionPorts, snapshot: Snapshot, catalog: Catalog, now: datetime
-) -> tuple[Snapshot, Plan, bool]:
-    """The plan, and whether it leaves something to a list: pods near the limits of a NodePool, and nodes that are to
-    go, which keep no others from their nodes. Raises BehindError.
+    ports: ProvisionPorts,
+    rounds: _Rounds,
+    snapshot: Snapshot,
+    catalog: Catalog,
+    now: datetime,
+    seconds_left: SecondsLeft,
+) -> tuple[Snapshot, Plan]:
+    """The plan, which may leave something to a list: pods near the limits of a NodePool, and nodes that are to go,
+    which keep no others from their nodes. Raises BehindError.
     """
     doubted = longest_waiting_pods(snapshot, now)
     try:
         snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True)
     except NearLimitsError as near:
-        return *decide_for_others(near, catalog, ports), True
-    return snapshot, plan, bool(plan.excess_nodeclaims)
+        snapshot, plan, left_out = decide_for_others(near, catalog, ports, seconds_left)
+        rounds.leaves_to_list, rounds.postponed = True, rounds.postponed + left_out
+    else:
+        rounds.leaves_to_list = bool(plan.excess_nodeclaims)
+    return snapshot, plan
 
 
 def _fit(

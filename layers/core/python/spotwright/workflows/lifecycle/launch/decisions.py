@@ -5,6 +5,7 @@ state table refuses would be refused again: it is set aside, its pods are planne
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
@@ -14,9 +15,10 @@ import msgspec
 
 from spotwright.decisions.decision import Decision, Disruption, Launch, decode_decision
 from spotwright.disruption.rollouts import REPLACEMENT_TIMEOUT
-from spotwright.errors import InvalidRequest, NotFound
+from spotwright.errors import ApiError, InvalidRequest, NotFound
+from spotwright.model.plurals import counted
 from spotwright.scheduling.plan import NewNode
-from spotwright.telemetry import log_lines
+from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
@@ -96,11 +98,25 @@ def _create_launches(
     def create_launch(launch: Launch) -> tuple[LaunchRow | None, bool]:
         row = _launch_row(decision, launch, now)
         is_created = _create_row(ports, row)
+        if is_created is None:
+            _say_not_stored(ports, launch, row, now)
         return row if is_created else ports.state.launch(row.id) if is_created is False else None, bool(is_created)
 
     made = in_parallel(create_launch, decision.launches)
     created = [row for row, is_created in made if row is not None and is_created]
     return created, [row for row, is_created in made if row is not None and not is_created]
+
+
+def _say_not_stored(ports: LifecyclePorts, launch: Launch, row: LaunchRow, now: datetime) -> None:
+    """On the NodePool, whose requirements are what may be so large."""
+    event = events.LAUNCH_NOT_STORED(
+        nodes=counted(len(launch.claims), "node"), kilobytes=-(-len(msgspec.json.encode(row)) // 1024)
+    )
+    # The log line says it, too.
+    with suppress(ApiError):
+        pool = ports.cluster.nodepool(launch.node.nodepool)
+        if pool is not None:
+            ports.cluster.record_event("nodepools", pool.metadata, event, now=now)
 
 
 def _create_commands(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
