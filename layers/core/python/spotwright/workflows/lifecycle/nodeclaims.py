@@ -193,7 +193,7 @@ def _step(
         ring_next_tick(ports, name, tick, within_seconds=wait, earliest_seconds=earliest)
     elif wait is not None and _rings_once_more(claim, node, wait, to_terminate):
         # Just after it: a pod whose time is now is deleted when that has passed.
-        ring_lifecycle(ports, "claim", [name], delay_seconds=math.floor(wait) + 1)
+        ring_lifecycle(ports, "claim", [name], delay_seconds=max(0, math.floor(wait)) + 1)
     if starts:
         request_pool_status(ports, now=now)
         ring_commands(ports, claim)
