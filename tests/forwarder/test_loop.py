@@ -1,6 +1,7 @@
 """What rings for which change, and when, in time that only the test moves."""
 
 from itertools import pairwise
+from threading import Event
 
 import msgspec
 import pytest
@@ -119,6 +120,50 @@ def test_a_pod_that_goes_rings_its_node_at_once_also_where_others_have_just_come
     scene.tell(change("Pod", "uid-0", None))
     scene.pass_time(1)
     assert scene.rang() == [NODE]
+    scene.pass_time(20)
+    assert scene.rang() == [NODE], "that step has seen those that came"
+
+
+@pytest.mark.parametrize(("came_after", "rings_after"), [(1, POD_EVENT_SECONDS), (9, 9 + BOUND_WINDOW.idle_seconds)])
+def test_a_pod_that_comes_to_a_node_that_has_just_rung_waits_for_others_and_until_ten_seconds_are_over(
+    came_after: float, rings_after: float
+) -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Pod", "uid-a", decoded("Pod", objects.pod("a", node="n"))))
+    scene.tell(change("Pod", "uid-a", None))
+    begin = scene.now
+    scene.pass_time(came_after)
+    scene.tell(change("Pod", "uid-b", decoded("Pod", objects.pod("b", node="n"))))
+    scene.pass_time(20)
+    assert scene.rang() == [NODE, NODE]
+    assert scene.sent[-1][0] - begin == pytest.approx(rings_after, abs=0.6)
+
+
+def test_a_pod_that_comes_while_a_node_still_has_to_wait_waits_for_others_all_the_same() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Node", "uid-another", decoded("Node", objects.node(name="another"))))
+    scene.tell(change("Pod", "uid-a", decoded("Pod", objects.pod("a", node="n"))))
+    scene.tell(change("Pod", "uid-a", None))
+    scene.pass_time(1)
+    scene.tell(change("Pod", "uid-b", decoded("Pod", objects.pod("b", node="n"))))
+    scene.pass_time(8.5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Pod", "uid-c", decoded("Pod", objects.pod("c", node="another"))))
+    scene.pass_time(20)
+    (rang,) = [at for at, bells in scene.sent if QueuedDoorbell("lifecycle", "node", "another") in bells]
+    assert rang - begin == pytest.approx(BOUND_WINDOW.idle_seconds, abs=0.6)
+
+
+def test_a_forwarder_that_stops_rings_for_pods_that_have_just_come() -> None:
+    """The next one does not know that they are new."""
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Pod", "uid-p", BOUND))
+    stopping = Event()
+    stopping.set()
+    scene.loop.run(stopping)
+    assert NODE in scene.rang()
+    assert scene.left
 
 
 def test_pods_that_end_ring_a_node_that_is_not_drained_no_more_often() -> None:
