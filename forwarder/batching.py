@@ -34,6 +34,12 @@ def add_to_batch(batch: Batch, doorbells: frozenset[QueuedDoorbell], now: float)
     return Batch(batch.doorbells | doorbells, min(batch.first_at, now), now)
 
 
+def leave_out(batch: Batch, doorbells: frozenset[QueuedDoorbell]) -> Batch:
+    """The batch without these doorbells, which ring by themselves."""
+    left = batch.doorbells - doorbells
+    return msgspec.structs.replace(batch, doorbells=left) if left else EMPTY
+
+
 def due_at(batch: Batch, window: BatchWindow) -> float:
     """When the batch is to be sent; NEVER while it is empty."""
     if not batch.doorbells:

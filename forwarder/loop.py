@@ -19,6 +19,7 @@ from forwarder.batching import (
     add_to_batch,
     due_at,
     hold_keys,
+    leave_out,
     next_due_at,
     request_keys,
     take_due_keys,
@@ -219,6 +220,8 @@ class Loop:
             self._pod_events = request_keys(self._pod_events, {bell.key for bell in self._bound.doorbells}, now)
             self._bound = EMPTY
         visited, self._pod_events = take_due_keys(self._pod_events, now)
+        # Their steps see the pods that came as well.
+        self._bound = leave_out(self._bound, frozenset(map(node_doorbell, visited)))
         drained, self._drains = take_due_keys(self._drains, now)
         self._nodes = request_keys(self._nodes, visited | drained, now)
         nodes, self._nodes = take_due_keys(self._nodes, now)

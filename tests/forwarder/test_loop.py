@@ -1,6 +1,8 @@
 """What rings for which change, and when, in time that only the test moves."""
 
 from itertools import pairwise
+from queue import SimpleQueue
+from threading import Event
 
 import msgspec
 import pytest
@@ -11,9 +13,11 @@ from forwarder.loop import (
     BOUND_WINDOW,
     NODE_SECONDS,
     OPENING_SECONDS,
+    OTHER_WINDOW,
     POD_EVENT_SECONDS,
     ROOM_SECONDS,
     SHORTEST_DRAIN_SECONDS,
+    Update,
 )
 from forwarder.object_cache import STALE_SECONDS
 from forwarder.pods_doorbell import REPEAT_SECONDS
@@ -22,6 +26,9 @@ from spotwright.model.labels import DISRUPTED
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 from tests.forwarder.scene import NODE, Scene, change, listed, waiting
+
+CLOSED = decoded("Node", objects.node(taints=(DISRUPTED,)))
+BOUND = decoded("Pod", objects.pod(node="n"))
 
 
 def test_nothing_rings_before_every_kind_is_known() -> None:
@@ -119,6 +126,77 @@ def test_a_pod_that_goes_rings_its_node_at_once_also_where_others_have_just_come
     scene.tell(change("Pod", "uid-0", None))
     scene.pass_time(1)
     assert scene.rang() == [NODE]
+    scene.pass_time(20)
+    assert scene.rang() == [NODE], "that step has seen those that came"
+
+
+@pytest.mark.parametrize(("came_after", "rings_after"), [(1, POD_EVENT_SECONDS), (9, 9 + BOUND_WINDOW.idle_seconds)])
+def test_a_pod_that_comes_to_a_node_that_has_just_rung_waits_for_others_and_until_ten_seconds_are_over(
+    came_after: float, rings_after: float
+) -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Pod", "uid-a", decoded("Pod", objects.pod("a", node="n"))))
+    scene.tell(change("Pod", "uid-a", None))
+    begin = scene.now
+    scene.pass_time(came_after)
+    scene.tell(change("Pod", "uid-b", decoded("Pod", objects.pod("b", node="n"))))
+    scene.pass_time(20)
+    assert scene.rang() == [NODE, NODE]
+    assert scene.sent[-1][0] - begin == pytest.approx(rings_after, abs=0.6)
+
+
+def test_a_pod_that_comes_while_a_node_still_has_to_wait_waits_for_others_all_the_same() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Node", "uid-another", decoded("Node", objects.node(name="another"))))
+    scene.tell(change("Pod", "uid-a", decoded("Pod", objects.pod("a", node="n"))))
+    scene.tell(change("Pod", "uid-a", None))
+    scene.pass_time(1)
+    scene.tell(change("Pod", "uid-b", decoded("Pod", objects.pod("b", node="n"))))
+    scene.pass_time(8.5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Pod", "uid-c", decoded("Pod", objects.pod("c", node="another"))))
+    scene.pass_time(20)
+    (rang,) = [at for at, bells in scene.sent if QueuedDoorbell("lifecycle", "node", "another") in bells]
+    assert rang - begin == pytest.approx(BOUND_WINDOW.idle_seconds, abs=0.6)
+
+
+class Silence(SimpleQueue[Update]):
+    """Updates of which none comes while the loop waits for one: it waits to the end."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Update:
+        if self.empty():
+            self.scene.now += timeout or 0
+        return self.get_nowait()
+
+
+@pytest.mark.parametrize(("told", "seconds"), [
+    (change("NodeClaim", "uid-c", decoded("NodeClaim", objects.claim())), OTHER_WINDOW.idle_seconds),
+    (change("Pod", "uid-p", BOUND), BOUND_WINDOW.idle_seconds + OTHER_WINDOW.idle_seconds),
+])  # fmt: skip
+def test_the_loop_waits_for_updates_no_longer_than_until_the_next_doorbell(told: ObjectChange, seconds: float) -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    begin = scene.now
+    scene.tell(told)
+    scene.loop.updates = Silence(scene)
+    scene.now += seconds / 2
+    while not scene.sent:
+        scene.loop.run_once()
+    assert scene.sent[0][0] - begin == pytest.approx(seconds, abs=0.06)
+
+
+def test_a_forwarder_that_stops_rings_for_pods_that_have_just_come() -> None:
+    """The next one does not know that they are new."""
+    scene = Scene().start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Pod", "uid-p", BOUND))
+    stopping = Event()
+    stopping.set()
+    scene.loop.run(stopping)
+    assert NODE in scene.rang()
+    assert scene.left
 
 
 def test_pods_that_end_ring_a_node_that_is_not_drained_no_more_often() -> None:
@@ -212,10 +290,6 @@ def test_a_node_that_is_drained_is_looked_at_when_its_pods_have_ended_and_the_sh
     scene.pass_time(9, step=0.1)
     assert set(scene.rang()) == {NODE}
     assert [at - begin for at, _ in scene.sent] == pytest.approx([SHORTEST_DRAIN_SECONDS, 10], abs=0.5)
-
-
-CLOSED = decoded("Node", objects.node(taints=(DISRUPTED,)))
-BOUND = decoded("Pod", objects.pod(node="n"))
 
 
 def test_a_forwarder_that_starts_in_the_middle_of_a_drain_rings_for_the_end_of_its_pods() -> None:

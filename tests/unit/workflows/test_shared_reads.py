@@ -162,3 +162,29 @@ def test_the_registration_health_of_a_nodepool_is_read_anew_when_it_was_written_
     assert shared.registration_health("uid") == world.state.registration_health("uid")
     assert shared.registration_health("another") is None
     assert counted.reads == 4
+
+
+def test_the_registration_health_that_another_step_reads_while_it_is_written_is_read_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, shared = world.state.save_registration_health, reading_once(world.state)
+
+    def save_beside(health: RegistrationHealth) -> None:
+        assert shared.registration_health("uid") is None
+        save(health)
+
+    monkeypatch.setattr(world.state, "save_registration_health", save_beside)
+    shared.save_registration_health(RegistrationHealth("uid", reason="first"))
+    stored = shared.registration_health("uid")
+    assert stored is not None
+    assert stored.reason == "first"
+
+
+def test_the_registration_health_may_be_written_twice_without_being_read_in_between(world: World) -> None:
+    shared = reading_once(world.state)
+    for reason in ("first", "second"):
+        health = world.state.registration_health("uid") or RegistrationHealth("uid")
+        shared.save_registration_health(msgspec.structs.replace(health, reason=reason))
+    stored = shared.registration_health("uid")
+    assert stored is not None
+    assert stored.reason == "second"

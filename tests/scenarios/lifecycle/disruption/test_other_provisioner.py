@@ -121,6 +121,23 @@ def test_what_happens_to_its_instances_is_its_own_affair(world: World, trouble: 
     assert world.ec2.requests == []
 
 
+def test_a_warning_for_its_instance_that_comes_before_its_claims_are_taken_over_is_not_lost(world: World) -> None:
+    """Karpenter names the NodeClaim in the tags of its instance, and its instance in no label of the NodeClaim."""
+    claim = node_of_karpenter(world)
+    world.cluster.karpenter = KARPENTER
+    world.run(65)
+    (before,) = world.claims()
+    own = {key: value for key, value in before.metadata.labels.items() if key != labels.INSTANCE_ID}
+    metadata = msgspec.structs.replace(before.metadata, labels=own)
+    world.cluster.put("nodeclaims", msgspec.structs.replace(before, metadata=metadata))
+    (instance,) = world.ec2.live_instances()
+    assert instance.tags[labels.NODECLAIM] == claim.name
+    world.cluster.karpenter = ""
+    world.interrupt_spot(instance.id)
+    assert world.run(100, until=lambda: bool(world.effects.select("cluster", "evict")))
+    assert len(world.ec2.requests) == 1
+
+
 def test_its_instances_without_a_claim_are_no_orphans_until_it_has_gone(world: World) -> None:
     """Karpenter names an instance in its claim only after EC2 has launched it."""
     claim = node_of_karpenter(world)

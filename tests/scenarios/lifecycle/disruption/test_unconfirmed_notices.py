@@ -24,6 +24,7 @@ from tests.scenarios.lifecycle.disruption.sick_nodes import is_deleted, reasons,
 
 SPOT = "EC2 Spot Instance Interruption Warning"
 STATE = "EC2 Instance State-change Notification"
+REBALANCE = "EC2 Instance Rebalance Recommendation"
 FOREIGN = "i-0f00000000000000f"
 
 
@@ -179,15 +180,32 @@ def gone(world: World) -> str:
     return instance.id
 
 
-def test_the_end_of_an_instance_whose_claim_has_gone_is_looked_at_once() -> None:
-    """Its tags say that it had one: no claim is waited for, of which all would be listed each time."""
+@pytest.mark.parametrize(("kind", "state"), [(STATE, "terminated"), (SPOT, ""), (REBALANCE, "")])
+def test_the_end_of_an_instance_whose_claim_has_gone_is_looked_at_once(kind: str, state: str) -> None:
+    """Its tags name the claim: none is waited for, of which all would be listed each time."""
     world = running()
     instance = gone(world)
-    tell(world, STATE, instance, state="terminated")
+    tell(world, kind, instance, state=state)
     reads = world.effects.reads.copy()
     world.run(5)
     assert notice(world, instance).phase == "done"
     assert (world.effects.reads - reads)["cluster", "nodeclaims"] == 1
+    found = world.ec2.instances[instance]
+    health = world.state.health.get(f"spot:{found.instance_type}:{found.zone}")
+    assert (health is not None and health.interruptions == 1) is (kind == SPOT), "an interruption is remembered"
+
+
+def test_a_warning_for_an_instance_whose_claim_was_restored_without_its_status_waits() -> None:
+    """The claim that the tags of the instance name is there: it is given its instance soon."""
+    world = running()
+    (claim,) = world.claims()
+    instance = gone(world)
+    metadata = msgspec.structs.replace(claim.metadata, uid="", resource_version="", labels={labels.NODEPOOL: "default"})
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=metadata, provider_id="", conditions=()))
+    tell(world, SPOT, instance)
+    world.clock.advance(5)
+    step_notices(world.ports, [instance], now=world.clock.now())
+    assert notice(world, instance).phase == "new"
 
 
 def test_the_end_of_an_instance_that_may_get_a_claim_is_looked_at_more_and_more_seldom() -> None:

@@ -1,7 +1,7 @@
 """What is laid over a cluster state: rows that it does not show yet, and what is read besides."""
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -115,19 +115,52 @@ def test_many_claims_that_a_state_should_show_are_those_of_the_api_server(
     monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
     decided = epoch_ms(world.clock.now() - SHOWN_AFTER)
     rows = [msgspec.structs.replace(row, created=decided) for row in launch_rows(world)]
-    state = hide(state_of(world), nodeclaims=())
+    state, reads = hide(state_of(world), nodeclaims=()), world.effects.reads.copy()
     snapshot = laid_over(world, state, launches=rows)
     assert (snapshot.nodeclaims, snapshot.in_flight) == (world.claims(), ())
+    assert (world.effects.reads - reads)["cluster", "nodeclaim"] == 0, "they are listed"
     silent = {**state.kinds, "NodeClaim": KindState("1", world.clock.now() - timedelta(seconds=1))}
     snapshot = laid_over(world, msgspec.structs.replace(state, kinds=silent), launches=rows)
     assert (snapshot.nodeclaims, len(snapshot.in_flight)) == ((), 2), "they may still come"
 
 
-def test_a_state_without_many_claims_of_old_launches_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_claims_that_are_not_shown_those_that_should_be_are_read_and_the_others_count_by_their_rows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are too many to be read, all of them, and those that should be shown are few."""
     monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
-    world.run(200)
+    (first, second), now = world.claims(), world.clock.now()
+    (row,) = launch_rows(world)
+    uids, instances = row.uids, row.instances
+    earlier, later = (
+        msgspec.structs.replace(
+            row, id=name, uids={name: uids[name]}, instances={name: instances[name]}, created=epoch_ms(at)
+        )
+        for name, at in ((first.name, now - SHOWN_AFTER), (second.name, now - SHOWN_AFTER + timedelta(seconds=1)))
+    )
+    snapshot = laid_over(world, hide(state_of(world), nodeclaims=()), launches=(earlier, later))
+    assert snapshot.nodeclaims == (first,)
+    assert [coming.nodeclaim.name for coming in snapshot.in_flight] == [second.name]
+
+
+def test_a_state_that_says_its_watch_had_contact_at_the_beginning_of_time_is_laid_over(world: World) -> None:
+    """Nobody who may write a state can keep planners from planning."""
+    state = state_of(world)
+    kinds = {**state.kinds, "NodeClaim": KindState("1", datetime.min.replace(tzinfo=UTC))}
+    snapshot = laid_over(world, msgspec.structs.replace(state, kinds=kinds), launches=launch_rows(world))
+    assert snapshot.nodeclaims == world.claims()
+
+
+@pytest.mark.parametrize("silence", [timedelta(), IN_CONTACT])
+def test_a_state_without_many_claims_of_old_launches_is_not_used(
+    silence: timedelta, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlay, "MAXIMUM_READS", 1)
+    world.run(45)
+    state = hide(state_of(world), nodeclaims=())
+    kinds = {**state.kinds, "NodeClaim": KindState("1", world.clock.now() - silence)}
     with pytest.raises(BehindError, match="does not show 2 NodeClaims"):
-        laid_over(world, hide(state_of(world), nodeclaims=()), launches=launch_rows(world))
+        laid_over(world, msgspec.structs.replace(state, kinds=kinds), launches=launch_rows(world))
 
 
 def test_a_claim_that_its_launch_gave_up_is_left_out(world: World) -> None:

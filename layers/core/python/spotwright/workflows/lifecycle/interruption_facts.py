@@ -67,10 +67,11 @@ def read_facts(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) 
     unfound = frozenset(ids) - found.keys()
     instances = _read_instances(ports, asked | unfound)
     ours = frozenset(id for id in unfound if _may_be_of(instances[id], ports.cluster.name))
-    if ours:
-        claims += [claim for claim in ports.cluster.nodeclaims() if instance_id(claim.provider_id) in ours]
+    listed = ports.cluster.nodeclaims() if ours else ()
+    claims += [claim for claim in listed if instance_id(claim.provider_id) in ours]
     managed = not_left_alone(ports, (claim for claim in claims if claim.is_managed))
-    unassigned = frozenset(id for id in ours if not _had_claim(instances[id]))
+    names = {claim.name for claim in listed}
+    unassigned = frozenset(id for id in ours if not _has_lost_claim(instances[id], names))
     return Facts(_by_instance(managed), unassigned, instances, _read_events(ports, rows, now))
 
 
@@ -112,9 +113,13 @@ def _may_be_of(answer: Answer, cluster: str) -> bool:
     return answer is None or answer.may_be_of(cluster)
 
 
-def _had_claim(answer: Answer) -> bool:
-    """Whether an instance was some claim's: its tags say so once its node has joined."""
-    return isinstance(answer, Instance) and labels.NODECLAIM in answer.tags
+def _has_lost_claim(answer: Answer, claims: Collection[str]) -> bool:
+    """Whether an instance was that of a claim that has gone: its tags name the claim once its node has joined, those of
+    Karpenter's instances from the beginning. ``claims``: the names of all claims. One that is there is given the
+    instance, or is taken over from Karpenter, soon.
+    """
+    name = answer.tags.get(labels.NODECLAIM, "") if isinstance(answer, Instance) else ""
+    return bool(name) and name not in claims
 
 
 def _read_instances(ports: LifecyclePorts, ids: Collection[str]) -> dict[str, Answer]:

@@ -168,7 +168,8 @@ def _with_claims(
     read = uncounted | missing if len(uncounted | missing) <= MAXIMUM_READS else uncounted
     missing = {name: row for name, row in missing.items() if name not in read}
     old = [name for name, row in missing.items() if not _is_settling(row, snapshot.now)]
-    shown_by = epoch_ms(contacted - SHOWN_AFTER)
+    # A state may say any time, such as the first there is, from which nothing can be subtracted.
+    shown_by = epoch_ms(contacted) - SHOWN_AFTER.total_seconds() * 1000
     looked_up = {*old, *(name for name, row in missing.items() if row.created <= shown_by)}
     if len(looked_up) > MAXIMUM_READS:
         listed = cluster.nodeclaims()
