@@ -43,9 +43,9 @@ NODE_SECONDS = 1.0
 # NodeClaim at the same moment would be in each other's way.
 OPENING_SECONDS = 1.5
 POD_EVENT_SECONDS = 10.0
-# Nothing waits for what their node's step writes about pods that came to it, while nodes may be joining for others that
-# still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all that were
-# planned for it, too.
+# Hardly anything waits for what their node's step writes about pods that came to it, while nodes may be joining for
+# others that still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all
+# that were planned for it, too.
 BOUND_WINDOW = BatchWindow(idle_seconds=3.0, max_seconds=POD_EVENT_SECONDS)
 # A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often.
 SHORTEST_DRAIN_SECONDS = 5.0
