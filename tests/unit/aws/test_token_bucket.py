@@ -53,6 +53,33 @@ def test_a_rate_creeps_up_to_what_it_was() -> None:
     assert later.refill_per_second == token_bucket.max_refill_per_second("CreateFleet")
 
 
+def test_many_instances_wait_no_longer_than_a_rate_that_grows_again_takes() -> None:
+    """A launch of a hundred waited by the halved rate as long as nothing was taken: longer than its NodeClaims live."""
+    bucket = token_bucket.full_bucket("instances started", now_ms=0)
+    for number in range(1, 6):
+        bucket = token_bucket.throttle(bucket, now_ms=number * token_bucket.SAME_THROTTLING_MS) or bucket
+    now, waits = bucket.updated_at_ms, list[int]()
+    after, wait = token_bucket.take(bucket, 100, now_ms=now)
+    while wait:
+        waits.append(wait)
+        now += wait
+        after, wait = token_bucket.take(bucket, 100, now_ms=now)
+    assert len(waits) == 1
+    assert 62 * SECOND < waits[0] < 90 * SECOND
+    assert 0 <= after.tokens < TOKENS_PER_CALL
+    assert token_bucket.take(bucket, 100, now_ms=now - 1)[1] == 1, "no longer than that"
+
+
+@given(st.integers(200_000, 1_600_000), st.integers(0, 60_000), st.integers(0, 60_000))
+def test_a_look_at_a_rate_that_grows_changes_nothing(rate: int, first: int, second: int) -> None:
+    bucket = TokenBucket("instances started", rate, 0, 0)
+    looked, _ = token_bucket.take(bucket, 0, now_ms=first)
+    once = token_bucket.take(bucket, 0, now_ms=first + second)[0]
+    twice = token_bucket.take(looked, 0, now_ms=first + second)[0]
+    assert once.refill_per_second == twice.refill_per_second
+    assert abs(once.tokens - twice.tokens) <= TOKENS_PER_CALL // 1000, "rounding"
+
+
 def test_however_often_it_is_refused_there_is_a_call_every_few_seconds() -> None:
     bucket = token_bucket.full_bucket("CreateFleet", now_ms=0)
     for number in range(1, 30):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from spotwright.decisions.decision import Decision, Disruption, Launch, encode_decision, group_into_launches
-from spotwright.errors import Unavailable
+from spotwright.errors import InvalidRequest, Unavailable
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.scheduling.plan import NewNode, Plan
 from spotwright.simulation import builders
@@ -131,6 +131,17 @@ def test_a_nodepool_says_that_a_launch_is_too_large_to_be_stored(world: World) -
     assert re.fullmatch(r"1 node cannot be launched: the state table takes 400 KB .* this one of 5\d\d KB", told[2])
     world.cluster.update("nodepools", "default", requirements=())
     assert world.run(240, until=lambda: len(world.running_pods()) == 1)
+
+
+def test_a_launch_that_is_refused_for_something_else_than_its_size_is_not_said_to_be_too_large(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody would find anything to change in the NodePool."""
+    world.effects.inject(Fault("state", "create", InvalidRequest("no such index", code="ValidationException")))
+    commit(world, "small", Launch("small", ("default-small",), node("default/b", nodepool="default")))
+    act(world)
+    assert "state table refused row, set aside" in caplog.text
+    assert not world.cluster.events
 
 
 def test_a_nomination_that_cannot_be_stored_keeps_neither_its_launch_nor_others(world: World) -> None:

@@ -8,6 +8,7 @@ https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html.
 Amounts are millionths of a call, so that integers lose nothing over milliseconds.
 """
 
+from bisect import bisect_left
 from typing import Final
 
 import msgspec
@@ -72,7 +73,10 @@ def take(bucket: TokenBucket, calls: int, *, now_ms: int) -> tuple[TokenBucket, 
     wanted = min(calls * TOKENS_PER_CALL, _size(now.action, now.refill_per_second))
     if now.tokens >= wanted:
         return msgspec.structs.replace(now, tokens=now.tokens - calls * TOKENS_PER_CALL), 0
-    return now, -(-(wanted - now.tokens) * 1000 // now.refill_per_second)
+    missing = wanted - now.tokens
+    # At a rate that does not grow it lasts this long.
+    longest = -(-missing * 1000 // now.refill_per_second)
+    return now, bisect_left(range(longest), missing, key=lambda elapsed: _refilled(now, elapsed))
 
 
 def throttle(bucket: TokenBucket, *, now_ms: int) -> TokenBucket | None:
@@ -91,10 +95,18 @@ def throttle(bucket: TokenBucket, *, now_ms: int) -> TokenBucket | None:
 def _refill(bucket: TokenBucket, now_ms: int) -> TokenBucket:
     elapsed = max(0, now_ms - bucket.updated_at_ms)
     per_second = min(max_refill_per_second(bucket.action), bucket.refill_per_second + elapsed * RECOVERY_PER_MS)
-    tokens = min(_size(bucket.action, per_second), bucket.tokens + bucket.refill_per_second * elapsed // 1000)
+    tokens = min(_size(bucket.action, per_second), bucket.tokens + _refilled(bucket, elapsed))
     return msgspec.structs.replace(
         bucket, refill_per_second=per_second, tokens=tokens, updated_at_ms=max(bucket.updated_at_ms, now_ms)
     )
+
+
+def _refilled(bucket: TokenBucket, elapsed_ms: int) -> int:
+    """What comes into the bucket in this time, while its rate grows: nobody may have taken anything for minutes."""
+    most = max_refill_per_second(bucket.action)
+    growing = min(elapsed_ms, max(0, most - bucket.refill_per_second) // RECOVERY_PER_MS)
+    grown = bucket.refill_per_second * growing + RECOVERY_PER_MS * growing * growing // 2
+    return (grown + most * (elapsed_ms - growing)) // 1000
 
 
 def _size(action: str, per_second: int) -> int:

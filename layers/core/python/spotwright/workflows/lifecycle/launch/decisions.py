@@ -35,6 +35,8 @@ PHASE_TIMEOUT: Final = timedelta(seconds=60)
 BEGUN_SECONDS: Final = 5
 # The next plan may well be the same, and be set aside again.
 SET_ASIDE_SECONDS: Final = 60
+# DynamoDB's 400 KB, less than a KB of which are keys and timers.
+TOO_LARGE_BYTES: Final = 399 * 1024
 
 
 def act_on_decisions(
@@ -108,10 +110,11 @@ def _create_launches(
 
 
 def _say_not_stored(ports: LifecyclePorts, launch: Launch, row: LaunchRow, now: datetime) -> None:
-    """On the NodePool, whose requirements are what may be so large."""
-    event = events.LAUNCH_NOT_STORED(
-        nodes=counted(len(launch.claims), "node"), kilobytes=-(-len(msgspec.json.encode(row)) // 1024)
-    )
+    """On the NodePool, whose requirements are what may be so large; not of a row that is refused for something else."""
+    size = len(msgspec.json.encode(row))
+    if size < TOO_LARGE_BYTES:
+        return
+    event = events.LAUNCH_NOT_STORED(nodes=counted(len(launch.claims), "node"), kilobytes=-(-size // 1024))
     # The log line says it, too.
     with suppress(ApiError):
         pool = ports.cluster.nodepool(launch.node.nodepool)
