@@ -183,6 +183,22 @@ def test_what_is_launched_is_counted_by_the_commit_that_becomes_true(state: Stat
     assert state.cluster().launched == minutes, "a decision that launches nothing"
 
 
+def test_whether_pods_are_alike_is_said_by_the_commit_that_becomes_true(state: StatePort) -> None:
+    assert not state.pods_alike()
+    state.commit(expected_version=0, key="k1", pods_alike=True)
+    with pytest.raises(Conflict):
+        state.commit(expected_version=0, key="k2", pods_alike=False)
+    assert (state.pods_alike(), state.cluster().pods_alike) == (True, True)
+    state.commit(expected_version=1, key="k3")
+    assert state.pods_alike(), "a decision that launches nothing"
+    state.commit(expected_version=2, key="k4", pods_alike=False)
+    assert (state.pods_alike(), state.cluster().pods_alike) == (False, False)
+    state.commit(expected_version=3, key="k5", pods_alike=True)
+    state.note_other_pods()
+    assert (state.pods_alike(), state.cluster().pods_alike) == (False, False)
+    assert state.cluster().version == 4
+
+
 def test_a_planner_at_work_keeps_others_out_until_its_end(state: StatePort) -> None:
     assert state.begin_planning("provision", now=1_000, until=61_000)
     assert state.cluster().planner_until == 61_000

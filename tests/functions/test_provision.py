@@ -60,11 +60,11 @@ def test_who_loses_the_commit_plans_again_in_the_same_invocation(world: World) -
     world.kubelets.reconcile()
     usual = world.state.commit
 
-    def commit(*, expected_version: int, key: str, launched: Any = None) -> None:
+    def commit(*, expected_version: int, **committed: Any) -> None:
         world.state.commit = usual  # type: ignore[method-assign]
         world.state.commit(expected_version=expected_version, key=world.blobs.put("decisions", b"another's"))
         world.state.mark_acted(world.state.cluster().head)
-        usual(expected_version=expected_version, key=key, launched=launched)
+        usual(expected_version=expected_version, **committed)
 
     world.state.commit = commit  # type: ignore[method-assign]
     result = provision(world.ports, clock=world.clock.now)
@@ -166,8 +166,8 @@ def test_a_further_round_is_left_to_the_next_invocation_when_time_is_short(world
     world.kubelets.reconcile()
     usual = world.state.commit
 
-    def commit(*, expected_version: int, key: str, launched: Any = None) -> None:
-        usual(expected_version=expected_version, key=key, launched=launched)
+    def commit(**committed: Any) -> None:
+        usual(**committed)
         world.state.request_planning()
 
     world.state.commit = commit  # type: ignore[method-assign]

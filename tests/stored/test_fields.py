@@ -66,6 +66,7 @@ NOT_STATED: dict[Field, str] = {
     (Breaker, "schema"): ONE_SCHEMA,
     (Doorbell, "schema"): ONE_SCHEMA,
     (Plan, "is_cheapest"): YOUNGER,
+    (ClusterRow, "alike"): YOUNGER,
     (CapacityReservation, "available"): NOT_IN_STATUS,
     (Subnet, "free_addresses"): NOT_IN_STATUS,
     (Launch, "replaces"): UNUSED,

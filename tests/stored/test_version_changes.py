@@ -94,10 +94,12 @@ class Deployments:
             rows[key] = decode_timer_row(stored_again(encode_row(row, builders.CLUSTER)))
 
 
-def finish(is_time: Callable[[Deployments], bool]) -> Deployments:
-    """Every pod runs, nothing is left over, and nothing was bought twice."""
+def finish(is_time: Callable[[Deployments], bool], *, pods_differ: bool = False) -> Deployments:
+    """Every pod runs, nothing is left over, and nothing was bought twice. ``pods_differ``: nodes are held for pods."""
     deployments = Deployments(start(), is_time)
     world = deployments.world
+    if pods_differ:
+        world.state.pods_alike = lambda: False  # type: ignore[method-assign]
     work(world)
     deployments.run(WORK_SECONDS)
     world.deploy(clusters.POD, 8)
@@ -113,7 +115,7 @@ def finish(is_time: Callable[[Deployments], bool]) -> Deployments:
 
 def test_what_is_in_whatever_phase_is_finished_by_another_version() -> None:
     """A version is deployed as soon as a row is in a phase in which none was when the last one was."""
-    deployments = finish(lambda deployments: bool(deployments.phases() - deployments.seen))
+    deployments = finish(lambda deployments: bool(deployments.phases() - deployments.seen), pods_differ=True)
     assert deployments.seen >= WAITING
 
 

@@ -25,6 +25,12 @@ def world() -> World:
     return fresh_world()
 
 
+@pytest.fixture
+def pods_differ(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are held for their pods, as where pods of several kinds wait."""
+    monkeypatch.setattr(world.state, "pods_alike", lambda: False)
+
+
 def fresh_world(catalog: Catalog | None = None) -> World:
     made = World(catalog)
     made.cluster.put("ec2nodeclasses", builders.nodeclass())

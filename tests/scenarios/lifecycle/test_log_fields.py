@@ -37,6 +37,7 @@ def launches_and_ends(world: World) -> None:
     assert not world.claims()
 
 
+@pytest.mark.usefixtures("pods_differ")
 def test_lines_about_launches_and_disruptions_say_which_decision_they_come_from(
     world: World, written: pytest.LogCaptureFixture
 ) -> None:

@@ -215,6 +215,7 @@ def test_where_a_node_is_gone_when_it_is_registered_its_pods_get_another_one(wor
     assert not world.failures
 
 
+@pytest.mark.usefixtures("pods_differ")
 @pytest.mark.parametrize("also_ours", [(), (HELD_TAINT,)], ids=["others", "another worker"])
 def test_taints_that_others_set_while_a_node_is_registered_stay_and_those_they_took_off_do_not_return(
     world: World, also_ours: tuple[Taint, ...]

@@ -27,12 +27,13 @@ def world() -> World:
 READS: dict[str, Callable[[StatePort], object]] = {
     "heartbeat": lambda state: state.heartbeat(),
     "catalog_key": lambda state: state.catalog_key(),
+    "pods_alike": lambda state: state.pods_alike(),
     "registration_health": lambda state: state.registration_health("uid"),
 }
 
 
 def failing(read: Callable[[], Any]) -> StatePort:
-    state = SimpleNamespace(heartbeat=read, catalog_key=read, registration_health=lambda _: read())
+    state = SimpleNamespace(heartbeat=read, catalog_key=read, pods_alike=read, registration_health=lambda _: read())
     return reading_once(cast("StatePort", state))
 
 
@@ -48,6 +49,9 @@ class Counted:
 
     def catalog_key(self) -> str:
         return self._count(self._state.catalog_key())
+
+    def pods_alike(self) -> bool:
+        return self._count(self._state.pods_alike())
 
     def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
         return self._count(self._state.registration_health(nodepool_uid))

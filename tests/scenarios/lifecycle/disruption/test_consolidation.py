@@ -99,6 +99,7 @@ def test_pods_that_fit_on_other_nodes_move_there_and_nothing_is_bought(world: Wo
     assert len(world.ec2.requests) == launches
 
 
+@pytest.mark.usefixtures("pods_differ")
 def test_each_node_is_a_command_that_waits_for_the_new_nodes_of_its_own_pods(world: World) -> None:
     on_large_nodes(world, 24)
     world.cluster.update("nodepools", "default", requirements=(*ON_DEMAND, only("c5.large")))

@@ -106,7 +106,7 @@ def with_annotations(pod: Pod, annotations: dict[str, str]) -> Pod:
 def lose_commits(world: World) -> None:
     """Another decision is always committed first."""
 
-    def commit(*, expected_version: int, key: str, launched: object = None) -> None:
+    def commit(**committed: object) -> None:
         raise Conflict("another was first", code="ConditionalCheckFailed")
 
     world.state.commit = commit  # type: ignore[method-assign]

@@ -14,6 +14,8 @@ from spotwright.workflows.lifecycle.nominations import HELD_TAINT, expire_nomina
 from spotwright.workflows.planning.nominated_pods import expiry_ms
 from spotwright.workflows.ports.rows import NominationRow
 
+pytestmark = pytest.mark.usefixtures("pods_differ")
+
 
 def held(world: World) -> list[str]:
     return [node.name for node in world.cluster.nodes() if HELD_TAINT in node.taints]

@@ -22,6 +22,8 @@ from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import NominationRow
 from tests.scenarios.lifecycle.conftest import fresh_world
 
+pytestmark = pytest.mark.usefixtures("pods_differ")
+
 BIG, SMALL = 3700, 900
 
 

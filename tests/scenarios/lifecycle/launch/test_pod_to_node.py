@@ -298,6 +298,7 @@ def test_a_node_that_is_smaller_than_expected_is_said_and_kept(world: World) -> 
     assert "(50.0% of expected)" in event.message
 
 
+@pytest.mark.usefixtures("pods_differ")
 def test_a_node_that_becomes_ready_while_it_is_registered_does_not_get_its_taints_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,10 +186,10 @@ def test_a_paused_cluster_holds_no_note_and_is_not_rung_for(waiting: World) -> N
 def test_who_always_loses_the_commit_rings_for_what_is_left(waiting: World, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = waiting.state.commit
 
-    def commit(*, expected_version: int, key: str, launched: Any = None) -> None:
+    def commit(*, expected_version: int, **committed: Any) -> None:
         usual(expected_version=expected_version, key=waiting.blobs.put("decisions", f"{expected_version}".encode()))
         waiting.state.mark_acted(waiting.state.cluster().head)
-        usual(expected_version=expected_version, key=key, launched=launched)
+        usual(expected_version=expected_version, **committed)
 
     monkeypatch.setattr(waiting.state, "commit", commit)
     assert plan(waiting) == 0

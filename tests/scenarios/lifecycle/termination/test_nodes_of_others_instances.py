@@ -189,6 +189,7 @@ def test_a_node_that_another_worker_registers_as_the_instances_own_one_joins_giv
     assert labels.FINALIZER not in lying_node(world).metadata.finalizers
 
 
+@pytest.mark.usefixtures("pods_differ")
 def test_pods_that_are_nominated_for_such_a_node_are_nominated_for_the_instances_own(world: World) -> None:
     """The node does not admit them after all."""
     claim = launched_claim(world)

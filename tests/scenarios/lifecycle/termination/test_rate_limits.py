@@ -202,6 +202,7 @@ def test_throttled_tags_halve_their_pace(world: World) -> None:
 def test_surplus_waits_for_its_turn_in_its_row(world: World) -> None:
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
     assert world.run(30, until=lambda: len(world.running_pods()) == 1)
+    world.run(5)
     (instance,) = world.ec2.live_instances()
     world.ec2.add_instance(msgspec.structs.replace(instance, id="i-surplus"), like=instance.id)
     world.effects.inject(Fault("ec2", "terminate", THROTTLED, times=2))

@@ -134,7 +134,14 @@ class FakeState:
         if work == LISTED_EVALUATIONS:
             self.cluster_row = msgspec.structs.replace(self.cluster_row, evaluations_pause_until=until)
 
-    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
+    def commit(
+        self,
+        *,
+        expected_version: int,
+        key: str,
+        launched: tuple[LaunchedInMinute, ...] | None = None,
+        pods_alike: bool | None = None,
+    ) -> None:
         with self._effects.record("state", "commit", key):
             if self.cluster_row.version != expected_version:
                 raise Conflict(f"cluster is at version {self.cluster_row.version}", code="ConditionalCheckFailed")
@@ -144,7 +151,16 @@ class FakeState:
                 head=key,
                 pending_decisions=(*self.cluster_row.pending_decisions, key),
                 launched=self.cluster_row.launched if launched is None else launched,
+                pods_alike=self.cluster_row.pods_alike if pods_alike is None else pods_alike,
             )
+
+    def pods_alike(self) -> bool:
+        self._effects.before_read("state", "pods_alike")
+        return self.cluster_row.pods_alike
+
+    def note_other_pods(self) -> None:
+        with self._effects.record("state", "note_other_pods"):
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, pods_alike=False)
 
     def mark_acted(self, key: str) -> None:
         with self._effects.record("state", "mark_acted", key):

@@ -1,11 +1,11 @@
 """Pods that are equal for scheduling form one class; work is per class, not per pod."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.model.kubernetes.pod_constraints import HostPort
+from spotwright.model.kubernetes.pod_constraints import HostPort, LabelSelector
 from spotwright.scheduling.inputs.pod_requirements import (
     PodRequirements,
     PreferencePolicy,
@@ -77,6 +77,38 @@ def group_pods(pods: Iterable[Pod], preference_policy: PreferencePolicy) -> list
         PodClass(index, equal_pods[0], sorted([pod.key for pod in equal_pods]), preference_policy)
         for index, (_, equal_pods) in enumerate(largest_first)
     ]
+
+
+def are_equal(pods: Iterable[Pod], label_keys: Sequence[str] | None) -> bool:
+    """Whether all pods are of one class, so that whatever takes one of them takes any. ``label_keys``: those that rules
+    between pods look at, None = there is no such rule.
+    """
+    by_quick_key = {_quick_key(pod, label_keys): pod for pod in pods}
+    return len({_canonical_key(pod, label_keys) for pod in by_quick_key.values()}) <= 1
+
+
+def selected_label_keys(pods: Iterable[Pod]) -> tuple[str, ...] | None:
+    """Pod labels that some rule between pods looks at; None if there is no such rule."""
+    with_rules = [
+        pod
+        for pod in pods
+        if pod.pod_anti_affinity
+        or pod.topology_spread_constraints
+        or pod.pod_affinity
+        or pod.preferred_pod_affinity
+        or pod.preferred_pod_anti_affinity
+    ]
+    if not with_rules:
+        return None
+    selectors = (selector for pod in with_rules for selector in _selectors(pod))
+    return tuple(sorted({expression.key for selector in selectors for expression in selector or ()}))
+
+
+def _selectors(pod: Pod) -> Iterator[LabelSelector]:
+    yield from (constraint.label_selector for constraint in pod.topology_spread_constraints)
+    yield from (term.label_selector for term in (*pod.pod_affinity, *pod.pod_anti_affinity))
+    for weighted_term in (*pod.preferred_pod_affinity, *pod.preferred_pod_anti_affinity):
+        yield weighted_term.pod_affinity_term.label_selector
 
 
 def _size(pod: Pod) -> tuple[int, int]:

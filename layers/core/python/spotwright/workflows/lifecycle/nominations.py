@@ -3,9 +3,12 @@
 kube-scheduler clears a nomination whenever it tries the pod while the node does not admit it. So a registered node
 keeps the taint spotwright.dev/held until it is Ready; then its pods are nominated, the taint is removed, and pods whose
 nomination was cleared in between are nominated again. Where the state table or the API fails, the taint is removed.
+
+Where all pods that wait are alike, any node may take any of them: no node is held, and only pods for which none has
+come a moment after the node is initialized are nominated.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,6 +20,7 @@ from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import NodeUpdate
 from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import is_reschedulable
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
@@ -48,7 +52,9 @@ def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdat
     Not where the claim has startupTaints: a pod that removes them may tolerate no other taint.
     """
     closed = any(taint.key == labels.UNREGISTERED for taint in adoption.node.taints)
-    if not closed or claim.startup_taints or HELD_TAINT in adoption.taints or _open(ports, claim, now) is None:
+    if not closed or claim.startup_taints or HELD_TAINT in adoption.taints or _are_pods_alike(ports, claim):
+        return adoption
+    if _open(ports, claim, now) is None:
         return adoption
     return msgspec.structs.replace(adoption, taints=(*adoption.taints, HELD_TAINT))
 
@@ -104,9 +110,16 @@ def await_binding(
     # A pod that comes to the node rings.
     age = (now - since).total_seconds() if since is not None else 0
     next_look = min(max(LOOK_SECONDS, age), (row.due - epoch_ms(now)) / 1000)
+    if not row.node and _are_pods_alike(ports, claim):
+        come = sum(1 for pod in pods or () if is_reschedulable(pod))
+        if come < len(row.pods) and age < LOOK_SECONDS:
+            return next_look
+        if not _waiting(ports, _missing(row, pods or ())):
+            _close(ports, row, "done", len(row.pods), now)
+            return None
     if row.node != node.name:
         _nominate(ports, claim, node, row, now)
-        return next_look
+        return LOOK_SECONDS
     if pods is None:
         return next_look
     missing = _missing(row, pods)
@@ -149,6 +162,12 @@ def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: 
     return frozenset(displaced)
 
 
+def _waiting(ports: LifecyclePorts, pods: Mapping[str, str]) -> list[Pod]:
+    """Those of ``pods`` (key → uid) that have no node."""
+    found = in_parallel(lambda key: ports.cluster.pod(*key.split("/", 1)), sorted(pods))
+    return [pod for pod in found if pod is not None and pod.metadata.uid == pods[pod.key] and not pod.node_name]
+
+
 def have_ended(ports: LifecyclePorts, claim: NodeClaim) -> bool:
     """Whether no pod is awaited on the claim's node any more."""
     return _read(ports, claim) is None
@@ -168,6 +187,15 @@ def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> bool:
     if missing:
         request_planning(ports)
     return True
+
+
+def _are_pods_alike(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """Whether any node may take any pod that waits; False also when the state table does not answer."""
+    try:
+        return ports.state.pods_alike()
+    except ApiError as failure:
+        log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
+        return False
 
 
 def _nominate(

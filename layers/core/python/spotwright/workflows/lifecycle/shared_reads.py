@@ -45,6 +45,7 @@ class _State:
         self._state = state
         self.heartbeat = _ReadOnce(state.heartbeat)
         self.catalog_key = _ReadOnce(state.catalog_key)
+        self.pods_alike = _ReadOnce(state.pods_alike)
         self._health: dict[str, _ReadOnce[RegistrationHealth | None]] = {}
 
     def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
@@ -63,7 +64,7 @@ class _State:
 
 
 def reading_once(state: StatePort) -> StatePort:
-    """The same for one invocation, in which the heartbeat, the catalog's key and a NodePool's registration health are
-    read once.
+    """The same for one invocation, in which the heartbeat, the catalog's key, whether pods are alike and a NodePool's
+    registration health are read once.
     """
     return cast("StatePort", _State(state))

@@ -22,11 +22,12 @@ from spotwright.workflows.ports.state import BlobPort, StatePort
 
 def commit_plan(
     *, state: StatePort, blobs: BlobPort, snapshot: Snapshot, cluster_version: int, plan: Plan, kind: str, message: str,
-    disruptions: tuple[Disruption, ...] = (), launched: tuple[LaunchedInMinute, ...] = (),
+    disruptions: tuple[Disruption, ...] = (), launched: tuple[LaunchedInMinute, ...] = (), pods_alike: bool = False,
 ) -> Decision | None:  # fmt: skip
     """Store snapshot and decision, then commit it by one conditional write; None when another decision was first.
 
     ``launched``: the cluster's, read with ``cluster_version``; the launches of the decision are added to it.
+    ``pods_alike``: the cluster's from now on, if the decision launches anything.
     """
     body = msgspec.json.encode(snapshot, order="deterministic")
     snapshot_key = blobs.key("snapshots", body)
@@ -56,7 +57,8 @@ def commit_plan(
         storing.result()
     try:
         after = ceilings.count_launches(launched, launches, snapshot.now) if launches else None
-        state.commit(expected_version=cluster_version, key=key, launched=after)
+        alike = pods_alike if launches else None
+        state.commit(expected_version=cluster_version, key=key, launched=after, pods_alike=alike)
     except Conflict:
         return None
     return decision

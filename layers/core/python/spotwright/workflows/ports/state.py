@@ -81,11 +81,26 @@ class StatePort(Protocol):
         """
         ...
 
-    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
+    def commit(
+        self,
+        *,
+        expected_version: int,
+        key: str,
+        launched: tuple[LaunchedInMinute, ...] | None = None,
+        pods_alike: bool | None = None,
+    ) -> None:
         """version v → v+1, head = key, key appended to pending_decisions; Conflict when the version has changed.
 
-        ``launched``: the cluster's from now on; None = as before.
+        ``launched``, ``pods_alike``: the cluster's from now on; None = as before.
         """
+        ...
+
+    def pods_alike(self) -> bool:
+        """The cluster's ``pods_alike``."""
+        ...
+
+    def note_other_pods(self) -> None:
+        """``pods_alike`` is False from now on."""
         ...
 
     def mark_acted(self, key: str) -> None:

@@ -28,6 +28,7 @@ from spotwright.workflows.planning.near_limits import NearLimitsError, decide_fo
 from spotwright.workflows.planning.overlay import BehindError
 from spotwright.workflows.planning.snapshot import NotListedError, gather, gather_listed
 from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.planning.waiting_pods import are_waiting_pods_alike
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow, epoch_ms
@@ -185,9 +186,13 @@ def _plan_round(
         _scale_down(ports, snapshot, row, plan)
         return False
     rounds.plans.append(plan)
-    decision = _commit(ports, snapshot, row, plan) if plan.new_nodes else None
+    # What is planned later is not known here.
+    alike = not rounds.postponed and not rounds.leaves_to_list and are_waiting_pods_alike(snapshot)
+    decision = _commit(ports, snapshot, row, plan, alike) if plan.new_nodes else None
     if plan.new_nodes and decision is None:
         return False
+    if not plan.new_nodes and row.pods_alike and not alike:
+        ports.state.note_other_pods()
     if decision is not None:
         rounds.decisions.append(decision)
         rounds.pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
@@ -310,7 +315,9 @@ def _waits_long(pod: Pod, now: datetime) -> bool:
     return not pod.node_name and created is not None and now - created > LONG_WAIT and not ignore_reason(pod)
 
 
-def _commit(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> Decision | None:
+def _commit(
+    ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan, pods_alike: bool
+) -> Decision | None:
     return commit_plan(
         state=ports.state,
         blobs=ports.blobs,
@@ -320,6 +327,7 @@ def _commit(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Pl
         kind="provision",
         message=_message(snapshot, plan),
         launched=row.launched,
+        pods_alike=pods_alike,
     )
 
 

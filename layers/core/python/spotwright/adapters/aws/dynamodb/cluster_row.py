@@ -47,6 +47,7 @@ class ClusterItem:
                 text_attribute(item, "commit_pauses") or "[]", type=tuple[CommitPause, ...]
             ),
             launched=msgspec.json.decode(text_attribute(item, "launched") or "[]", type=tuple[LaunchedInMinute, ...]),
+            pods_alike=_are_pods_alike(item),
         )
 
     def set_other_provisioner(self, name: str) -> None:
@@ -86,13 +87,23 @@ class ClusterItem:
         self._throttled_until[work] = until if row is None else number_attribute(row, _end(work))
         return 0 if row is None else max(self._throttled_until[work], now + 1)
 
-    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
+    def commit(
+        self,
+        *,
+        expected_version: int,
+        key: str,
+        launched: tuple[LaunchedInMinute, ...] | None = None,
+        pods_alike: bool | None = None,
+    ) -> None:
         first = "attribute_not_exists(version) OR version = :v" if expected_version == 0 else "version = :v"
         counted: Item = {} if launched is None else {":l": {"S": msgspec.json.encode(launched).decode()}}
+        alike: Item = {} if pods_alike is None else {":a": {"BOOL": pods_alike}}
         self._update(
             "SET version = :w, head = :h, unacted = list_append(if_not_exists(unacted, :none), :d)"
-            + (", launched = :l" if counted else ""),
+            + (", launched = :l" if counted else "")
+            + (", alike = :a" if alike else ""),
             counted
+            | alike
             | {
                 ":v": {"N": str(expected_version)},
                 ":w": {"N": str(expected_version + 1)},
@@ -102,6 +113,12 @@ class ClusterItem:
             },
             condition=first,
         )
+
+    def pods_alike(self) -> bool:
+        return _are_pods_alike(self._table.get(self._cluster, "cluster") or {})
+
+    def note_other_pods(self) -> None:
+        self._update("SET alike = :a", {":a": {"BOOL": False}})
 
     def mark_acted(self, key: str) -> None:
         # Decisions are acted on in their order, so that position 0 is tried before the row is read.
@@ -143,6 +160,10 @@ class ClusterItem:
 def _end(work: str) -> str:
     """The attribute with the end of a note."""
     return f"{work}_until"
+
+
+def _are_pods_alike(item: Item) -> bool:
+    return bool(item.get("alike", {}).get("BOOL"))
 
 
 def _numbers(**values: int) -> Item:

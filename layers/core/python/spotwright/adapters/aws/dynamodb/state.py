@@ -82,8 +82,21 @@ class DynamoState:
     def throttle(self, work: str, *, now: int, until: int) -> int:
         return self._cluster_item.throttle(work, now=now, until=until)
 
-    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
-        self._cluster_item.commit(expected_version=expected_version, key=key, launched=launched)
+    def commit(
+        self,
+        *,
+        expected_version: int,
+        key: str,
+        launched: tuple[LaunchedInMinute, ...] | None = None,
+        pods_alike: bool | None = None,
+    ) -> None:
+        self._cluster_item.commit(expected_version=expected_version, key=key, launched=launched, pods_alike=pods_alike)
+
+    def pods_alike(self) -> bool:
+        return self._cluster_item.pods_alike()
+
+    def note_other_pods(self) -> None:
+        self._cluster_item.note_other_pods()
 
     def mark_acted(self, key: str) -> None:
         self._cluster_item.mark_acted(key)

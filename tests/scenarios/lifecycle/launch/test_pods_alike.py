@@ -1,0 +1,216 @@
+"""Where all pods that wait are alike, no node is held for those that were planned for it: any may take any."""
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.model import labels
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
+from spotwright.workflows.lifecycle.nominations import BINDING_TIMEOUT, HELD_TAINT
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import NominationRow
+
+
+def rows(world: World) -> list[NominationRow]:
+    return [row for row in world.state.rows.values() if isinstance(row, NominationRow)]
+
+
+def was_held(world: World, seconds: int = 60) -> bool:
+    """Whether any node is held within so many seconds, or until all pods run."""
+
+    def is_held() -> bool:
+        return any(HELD_TAINT in node.taints for node in world.cluster.nodes())
+
+    def all_run() -> bool:
+        return all(pod.node_name for pod in world.cluster.all("pods"))
+
+    world.run(seconds, until=lambda: is_held() or (all_run() and bool(world.running_pods())))
+    return is_held()
+
+
+def calls(world: World, action: str) -> list[str]:
+    return [effect.subject for effect in world.effects.log if effect.action == action]
+
+
+def test_nodes_for_pods_that_are_alike_are_neither_held_nor_nominated(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 7)
+    with caplog.at_level(logging.INFO, logger="spotwright.lifecycle"):
+        assert not was_held(world)
+        world.run(30)
+    assert len(world.running_pods()) == 7
+    assert not calls(world, "nominate")
+    assert {(row.phase, row.due) for row in rows(world)} == {("done", 0)}
+    ended = [vars(record) for record in caplog.records if record.message == log_lines.NOMINATION_ENDED.message]
+    assert sum(line["planned"] for line in ended) == sum(line["bound"] for line in ended) == 7
+
+
+def test_a_pod_may_take_the_place_of_another_that_is_alike(world: World) -> None:
+    """kube-scheduler binds them in another order than they were planned in, and nobody plans them again."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1500), 3)
+    assert world.run(10, until=lambda: len(world.claims()) == 3)
+    planned = {pod: row.claim for row in rows(world) for pod in row.pods}
+    names = {claim.name: number for number, claim in enumerate(sorted(world.claims(), key=lambda claim: claim.name))}
+    usual = world.kubelets._schedule
+    hosts: dict[str, str] = {}
+
+    def schedule(pod: Pod) -> Any:
+        """Each pod to the node of the next claim."""
+        claims = sorted(world.claims(), key=lambda claim: claim.name)
+        wanted = claims[(names[planned[pod.key]] + 1) % 3]
+        if wanted.node_name and all(claim.is_condition_true("Initialized") for claim in claims):
+            hosts[pod.key] = wanted.node_name
+            world.cluster.update("pods", pod.key, node_name=wanted.node_name, phase="Running")
+        return None if wanted else usual(pod)
+
+    world.kubelets._schedule = schedule  # type: ignore[method-assign]
+    assert world.run(120, until=lambda: len(world.running_pods()) == 3)
+    world.run(60)
+    assert len(set(hosts.values())) == 3
+    assert len(world.claims()) == 3
+    assert {row.phase for row in rows(world)} == {"done"}
+
+
+def other_sizes(world: World) -> None:
+    world.deploy(builders.pod("a", cpu_millicores=900), 2)
+    world.deploy(builders.pod("b", cpu_millicores=800), 2)
+
+
+def not_tried_yet(world: World) -> None:
+    """kube-scheduler has not called it Unschedulable, and may bind it to any node that comes."""
+    world.cluster.put("pods", builders.pod("new", cpu_millicores=100))
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    world.cluster.put("pods", builders.pod("a", cpu_millicores=900, unschedulable=True))
+
+
+def selected_by_another(world: World) -> None:
+    """Alike but for a label that a rule between pods looks at."""
+    apart = PodAffinityTerm(labels.ZONE, (NodeSelectorRequirement("app", Operator.IN, ("b",)),), ("default",))
+    guard = builders.pod("guard", cpu_millicores=100, pod_anti_affinity=(apart,))
+    world.cluster.put("nodes", builders.unmanaged_node("theirs", taints=(Taint("theirs", "NoSchedule"),)))
+    world.cluster.put("pods", msgspec.structs.replace(guard, node_name="theirs", phase="Running"))
+    for app in "ab":
+        world.deploy(builders.pod(app, cpu_millicores=900, labels={"app": app}), 1)
+
+
+@pytest.mark.parametrize("wait", [other_sizes, not_tried_yet, selected_by_another])
+def test_where_pods_of_several_kinds_wait_nodes_are_held(world: World, wait: Any) -> None:
+    wait(world)
+    assert was_held(world)
+
+
+def test_pods_of_another_kind_that_come_while_nodes_boot_have_them_held(world: World) -> None:
+    world.deploy(builders.pod("a", cpu_millicores=1500), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    assert world.state.cluster_row.pods_alike
+    world.deploy(builders.pod("b", cpu_millicores=900), 1)
+    assert world.run(10, until=lambda: len(world.claims()) > 2)
+    assert not world.state.cluster_row.pods_alike
+    assert was_held(world)
+
+
+def test_pods_of_another_kind_that_need_no_node_of_their_own_have_nodes_held_too(world: World) -> None:
+    """No decision says so: they fit beside the others, on one of the nodes and not on any."""
+    world.deploy(builders.pod("a", cpu_millicores=1500), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    world.deploy(builders.pod("b", cpu_millicores=100), 1)
+    assert world.run(10, until=lambda: not world.state.cluster_row.pods_alike)
+    assert len(world.claims()) == 2
+    assert was_held(world)
+
+
+def test_further_pods_of_the_kind_leave_nodes_open(world: World) -> None:
+    world.deploy(builders.pod("a", cpu_millicores=1500), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    world.deploy(builders.pod("more", cpu_millicores=1500), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 4)
+    assert not was_held(world)
+    assert world.run(30, until=lambda: len(world.running_pods()) == 4)
+
+
+def test_pods_of_daemonsets_are_of_no_account(world: World) -> None:
+    waiting = msgspec.structs.replace(builders.daemonset_pod("agent", ""), phase="Pending", unschedulable=True)
+    world.cluster.put("pods", waiting)
+    world.deploy(builders.pod("a", cpu_millicores=900), 2)
+    assert not was_held(world)
+
+
+def test_where_the_state_does_not_say_whether_pods_are_alike_nodes_are_held(world: World) -> None:
+    world.effects.inject(Fault("state", "pods_alike", Unavailable("no answer"), times=1000))
+    world.deploy(builders.pod("a", cpu_millicores=900), 2)
+    assert was_held(world)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+
+
+def stray(world: World) -> Node:
+    """An open node of which another pod took the room before its own came."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1500), 1)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    schedule = world.kubelets._schedule
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: bool(world.cluster.nodes()) and world.cluster.nodes()[0].is_open)
+    (node,) = world.cluster.nodes()
+    world.cluster.put("pods", builders.pod("stray", cpu_millicores=1000, node_name=node.name, phase="Running"))
+    world.kubelets._schedule = schedule  # type: ignore[method-assign]
+    return node
+
+
+def test_a_pod_whose_place_a_stranger_took_is_planned_again(world: World) -> None:
+    node = stray(world)
+    begun = world.clock.now()
+    assert world.run(60, until=lambda: len(world.claims()) == 2)
+    assert world.clock.now() - begun < BINDING_TIMEOUT
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    assert [pod.node_name for pod in world.running_pods() if "inflate" in pod.key] != [node.name]
+
+
+def test_a_pod_that_nobody_binds_is_nominated_a_moment_after_its_node_is_initialized(world: World) -> None:
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    assert not calls(world, "nominate")
+    world.run(2)
+    assert not calls(world, "nominate")
+    assert world.run(30, until=lambda: bool(calls(world, "nominate")))
+    assert rows(world)[0].phase == "nominated"
+    (pod,) = world.cluster.all("pods")
+    assert pod.nominated_node_name == world.cluster.nodes()[0].name
+
+
+def test_a_node_that_opened_before_others_came_is_nominated_for(world: World) -> None:
+    """Its pods are no longer all that wait."""
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    world.state.note_other_pods()
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", world.claims()[0].name)])
+    world.run(1)
+    assert [row.phase for row in rows(world)] == ["nominated"]
+
+
+def test_start_up_taints_stay_as_they_are(world: World) -> None:
+    taint = Taint("agent-not-ready", "NoSchedule")
+    world.cluster.put("nodepools", builders.nodepool(startup_taints=(taint,)))
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: any(node.is_ready for node in world.cluster.nodes()))
+    world.run(5)
+    (node,) = world.cluster.nodes()
+    assert node.taints == (taint,)
+    world.cluster.update("nodes", node.name, taints=())
+    assert world.run(30, until=lambda: len(world.running_pods()) == 1)
+    assert world.run(timedelta(minutes=1).seconds, until=lambda: {row.phase for row in rows(world)} == {"done"})
