@@ -5,6 +5,7 @@ from contextlib import suppress
 import msgspec
 import pytest
 
+from spotwright.aws import token_bucket
 from spotwright.errors import Unavailable
 from spotwright.lifecycle.registration_health import CONDITION
 from spotwright.model.kubernetes.meta import Condition, find_condition
@@ -112,3 +113,24 @@ def test_a_claim_that_expires_before_it_joins_is_no_failed_registration(failing:
     assert failing.run(11 * MINUTES, until=lambda: first.isdisjoint(claim.name for claim in failing.claims()))
     failing.run(12 * MINUTES)
     assert status(failing) == "Unknown"
+
+
+def test_nodes_that_had_to_wait_for_their_turn_did_not_fail(world: World) -> None:
+    """More are wanted than the account may start for ten minutes."""
+    full = token_bucket.full_bucket(token_bucket.STARTED_INSTANCES, now_ms=world.clock.milliseconds())
+    debt = -10 * MINUTES * token_bucket.max_refill_per_second(token_bucket.STARTED_INSTANCES)
+    world.state.rates[full.action] = msgspec.structs.replace(full, tokens=debt)
+    world.deploy(ONE_EACH, 2)
+    assert world.run(20, until=lambda: len(world.claims()) == 2)
+    first = {claim.name for claim in world.claims()}
+    assert world.run(6 * MINUTES, until=lambda: not first & {claim.name for claim in world.claims()})
+    world.run(10)
+    assert status(world) == "Unknown"
+    assert world.run(20 * MINUTES, until=lambda: len(world.running_pods()) == 2)
+    assert status(world) == "True"
+
+
+def test_a_launch_that_ec2_does_not_answer_fails(world: World) -> None:
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10**6))
+    world.deploy(ONE_EACH, 2)
+    assert world.run(12 * MINUTES, until=lambda: status(world) == "False")

@@ -1,6 +1,8 @@
 """Terminations and tags: at EC2's pace, many in a call, and one that is refused does not keep the others."""
 
+import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from spotwright.aws import token_bucket
 from spotwright.errors import Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
-from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.fleet import FleetResult, Instance
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
@@ -245,3 +247,25 @@ def test_ec2_says_whether_calls_or_instances_were_too_many(world: World, counted
     assert world.run(120, until=lambda: len(world.running_pods()) == NODES)
     slowed = {name for name, one in world.state.rates.items() if one.throttled_at_ms}
     assert slowed == {"CreateFleet" if counted == "request" else token_bucket.STARTED_INSTANCES}
+
+
+def test_a_request_that_ec2_refuses_for_its_instances_waits_until_so_many_may_be_started(world: World) -> None:
+    """It is not sent again every two seconds, and the instances are counted once more: EC2 started none."""
+    said = "Account 1 has been throttled on ec2:CreateFleet because it exceeded its resource rate limit."
+    world.effects.inject(Fault("ec2", "create_fleet", Throttled(said, code="RequestLimitExceeded"), times=3))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
+    sent: list[int] = []
+    usual = world.ec2.create_fleet
+
+    def create_fleet(request: dict[str, Any]) -> FleetResult:
+        sent.append(world.clock.milliseconds() // 1000)
+        return usual(request)
+
+    world.ec2.create_fleet = create_fleet  # type: ignore[method-assign]
+    assert world.run(600, until=lambda: len(world.running_pods()) == NODES)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(sent)]
+    assert len(sent) == 4
+    assert min(pauses) >= NODES * token_bucket.TOKENS_PER_CALL // token_bucket.max_refill_per_second(
+        "instances started"
+    )
+    assert len(world.ec2.live_instances()) == NODES

@@ -318,8 +318,11 @@ def _add_class_label(ports: LifecyclePorts, claim: NodeClaim, node: Node) -> Non
 
 
 def _give_up(ports: LifecyclePorts, claim: NodeClaim, timeout: Deletion, now: datetime) -> None:
-    """Delete a claim that was not launched, or not registered, in time."""
-    registration_health.record_failure(ports, claim, now=now)
+    """Delete a claim that was not launched, or not registered, in time: a failure of its NodePool, unless EC2 was never
+    asked for its instance, as where more nodes wait than may be started.
+    """
+    if claim.is_condition_true("Launched") or _was_requested(ports, claim):
+        registration_health.record_failure(ports, claim, now=now)
     log_line(log, log_lines.TERMINATING_DUE_TO_TIMEOUT, nodeclaim=claim.name, details=timeout.message)
     delete_claim_and_say_why(ports, claim, timeout, now=now)
 
@@ -333,6 +336,12 @@ def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> floa
     if timeout is None and (launch := adopt_claim(ports, claim, now=now)):
         advance(ports, launch, now=now)
     return float("inf")
+
+
+def _was_requested(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """Whether EC2 was asked for the claim's instance, or may have been."""
+    launch = ports.state.launch(launch_id(claim))
+    return launch is None or bool(launch.request) or launch.attempt > 0
 
 
 def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:

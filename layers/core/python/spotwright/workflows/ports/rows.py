@@ -31,10 +31,10 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``insufficient_capacity``: it was for capacity.
     ``offerings_closed``: offerings were marked empty for it: the next plan is another one. ``templates_recreated``: its
     templates were gone when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again,
-    whoever rings; ``requested_at``: when ``request`` was last sent or about to be; both epoch milliseconds.
-    ``placement_group``: the placement group it starts in, with the partition if it asks for one; ``reservations``:
-    ``<type>/<zone>`` → the capacity reservation it is taken out of; ``nodeclass_hash``: of the class that ``request``
-    was made of.
+    whoever rings; ``requested_at``: when ``request`` was last sent or about to be, 0 = EC2 refused it for the number of
+    its instances; both epoch milliseconds. ``placement_group``: the placement group it starts in, with the partition if
+    it asks for one; ``reservations``: ``<type>/<zone>`` → the capacity reservation it is taken out of;
+    ``nodeclass_hash``: of the class that ``request`` was made of.
     """
 
     id: str

@@ -114,11 +114,8 @@ def _prepare(
     if isinstance(prepared, int):
         pause_launch(ports, row, prepared, now)
         return None
-    wait_seconds = rate_limits.acquire(
-        ports.state, rate_limits.STARTED_INSTANCES, caller=row.id, now=now, calls=len(waiting)
-    )
+    wait_seconds = _acquire_instances(ports, row, len(waiting), now)
     if wait_seconds:
-        # Acquired once for a request, however often it is sent: EC2 launches its instances once.
         pause_launch(ports, row, wait_seconds, now)
         return None
     request, fleet = prepared
@@ -136,6 +133,13 @@ def _prepare(
             due=epoch_ms(now + SETTLING_PERIOD),
         )
     )
+
+
+def _acquire_instances(ports: LifecyclePorts, row: LaunchRow, count: int, now: datetime) -> int:
+    """Seconds until so many instances may be started; 0 = now. Once for a request, however often it is sent: EC2
+    launches its instances once. After EC2 refused it for their number it is done again.
+    """
+    return rate_limits.acquire(ports.state, rate_limits.STARTED_INSTANCES, caller=row.id, now=now, calls=count)
 
 
 def _is_answered(row: LaunchRow, now: datetime) -> bool:
@@ -179,20 +183,26 @@ def _send(
     instances: tuple[Instance, ...],
     now: datetime,
 ) -> LaunchRow | None:
+    if not row.requested_at:
+        wait_seconds = _acquire_instances(ports, row, len(waiting), now)
+        if wait_seconds:
+            pause_launch(ports, row, wait_seconds, now)
+            return None
     wait_seconds = rate_limits.acquire(ports.state, rate_limits.CREATE_FLEET, caller=row.id, now=now)
     if wait_seconds:
-        pause_launch(ports, row, wait_seconds, now)
+        pause_launch(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), wait_seconds, now)
         return None
     request = json.loads(row.request)
     try:
         result = ports.ec2.create_fleet(request)
     except (Throttled, Unavailable) as error:
         # No definite response: the same request under the same token, later.
-        if isinstance(error, Throttled):
-            slow_down(ports, str(error), now)
-        else:
+        requested_at = epoch_ms(now)
+        if not isinstance(error, Throttled):
             log_line(log, log_lines.CALL_UNANSWERED, call="CreateFleet", code=error.code, error=str(error))
-        retry_later(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), row.attempt, now)
+        elif slow_down(ports, str(error), now) == rate_limits.STARTED_INSTANCES:
+            requested_at = 0
+        retry_later(ports, msgspec.structs.replace(row, requested_at=requested_at), row.attempt, now)
         return None
     except ApiError as error:
         result = FleetResult(errors=(FleetError(error.code, str(error), capacity_type=market(request)),))

@@ -100,12 +100,13 @@ def record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, no
     return msgspec.structs.replace(row, offerings_closed=offerings_closed)
 
 
-def slow_down(ports: LifecyclePorts, error: str, now: datetime) -> None:
-    """The message says whether calls or the instances in them were too many."""
+def slow_down(ports: LifecyclePorts, error: str, now: datetime) -> str:
+    """What is slowed down: the message says whether calls or the instances in them were too many."""
     log_line(log, log_lines.CALL_THROTTLED, call="CreateFleet", error=error)
     counts_instances = token_bucket.INSTANCE_LIMIT_MESSAGE in error
     action = rate_limits.STARTED_INSTANCES if counts_instances else rate_limits.CREATE_FLEET
     rate_limits.slow_down(ports.state, action, now=now)
+    return action
 
 
 def retry_refused(
