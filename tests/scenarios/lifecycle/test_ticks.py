@@ -17,8 +17,8 @@ from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
-from spotwright.workflows.lifecycle.nodeclaims import TAINT_ATTEMPTS
-from spotwright.workflows.lifecycle.nominations import HELD_TAINT
+from spotwright.workflows.lifecycle.joining.nominations import HELD_TAINT
+from spotwright.workflows.lifecycle.joining.registration import TAINT_ATTEMPTS
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 

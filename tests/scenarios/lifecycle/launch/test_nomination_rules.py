@@ -10,7 +10,7 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.nominations import HELD_TAINT, expire_nomination
+from spotwright.workflows.lifecycle.joining.nominations import HELD_TAINT, expire_nomination
 from spotwright.workflows.planning.nominated_pods import expiry_ms
 from spotwright.workflows.ports.rows import NominationRow
 

@@ -18,7 +18,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
-from spotwright.workflows.lifecycle.nominations import BINDING_TIMEOUT, HELD_TAINT
+from spotwright.workflows.lifecycle.joining.nominations import BINDING_TIMEOUT, HELD_TAINT
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import NominationRow
 

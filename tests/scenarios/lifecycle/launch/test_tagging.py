@@ -15,7 +15,7 @@ from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.tagging import tag_instance
+from spotwright.workflows.lifecycle.joining.tagging import tag_instance
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 

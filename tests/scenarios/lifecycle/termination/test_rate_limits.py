@@ -1,7 +1,7 @@
 """Terminations and tags: at EC2's pace, many in a call, and one that is refused does not keep the others."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -257,7 +257,7 @@ def test_a_request_that_ec2_refuses_for_its_instances_waits_until_so_many_may_be
     sent: list[int] = []
     usual = world.ec2.create_fleet
 
-    def create_fleet(request: dict[str, Any]) -> FleetResult:
+    def create_fleet(request: Mapping[str, Any]) -> FleetResult:
         sent.append(world.clock.milliseconds() // 1000)
         return usual(request)
 

@@ -20,7 +20,8 @@ from spotwright.workflows.lifecycle.actions import (
     report_duplicate_claims,
     ring_lifecycle,
 )
-from spotwright.workflows.lifecycle.nodeclaims import SeenNode, step_claim
+from spotwright.workflows.lifecycle.joining.registration import SeenNode
+from spotwright.workflows.lifecycle.nodeclaims import step_claim
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone, runs_now
 from spotwright.workflows.lifecycle.termination.drain import empty_nodes
 from spotwright.workflows.lifecycle.termination.finalizer import remove_node

@@ -13,9 +13,10 @@ from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, nominations, repairs
+from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, repairs
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle
 from spotwright.workflows.lifecycle.gathered_doorbells import GatheringPorts, gathering
+from spotwright.workflows.lifecycle.joining import nominations
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
 from spotwright.workflows.lifecycle.status import drift, nodepools

@@ -20,9 +20,9 @@ from spotwright.model.plurals import counted
 from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle import nominations
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
 from spotwright.workflows.lifecycle.commands import BOOTING_LOOK_SECONDS, COMMANDS_TOLD
+from spotwright.workflows.lifecycle.joining import nominations
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
