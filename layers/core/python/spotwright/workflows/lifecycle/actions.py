@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from spotwright.errors import ApiError, Conflict
+from spotwright.errors import ApiError, Conflict, OutOfTime
 from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import is_past_last, tick_seconds
 from spotwright.lifecycle.steps import ConditionChange, Deletion, transition_events
@@ -54,17 +54,29 @@ def log_claim(claim: NodeClaim) -> AbstractContextManager[None]:
     return log_context(launch=annotations.get(labels.LAUNCH, ""), decision=annotations.get(labels.DECISION, ""))
 
 
-def for_each[T: HasName](kind: str, objects: Iterable[T], step: Callable[[T], object]) -> None:
-    """``step`` of each object; one that fails does not keep the others, and the first failure is raised at the end."""
-    failures = []
-    for obj in objects:
+def for_each[T: HasName](kind: str, objects: Iterable[T], step: Callable[[T], object], *, at_once: int = 1) -> None:
+    """``step`` of each object, ``at_once`` side by side; one that fails does not keep the others, and the first failure
+    is raised at the end. Where no time is left, none is begun any more: OutOfTime.
+    """
+
+    ends = list[OutOfTime]()
+
+    def failure_of(obj: T) -> ApiError | None:
+        if ends:
+            return None
         try:
             step(obj)
+        except OutOfTime as end:
+            ends.append(end)
         except ApiError as failure:
             log_line(log, log_lines.STEP_FAILED, kind=kind, object=obj.name, code=failure.code, error=str(failure))
-            failures.append(failure)
-    if failures:
-        raise failures[0]
+            return failure
+        return None
+
+    failures = in_parallel(failure_of, objects, at_once=at_once)
+    for failure in (*ends, *failures):
+        if failure is not None:
+            raise failure
 
 
 def ring_lifecycle(

@@ -12,7 +12,7 @@ import msgspec
 
 from spotwright.decisions.decision import DRIFTED, SCALED_DOWN, is_derived_id
 from spotwright.disruption import blockers, emptiness
-from spotwright.errors import ApiError, Conflict, NotFound
+from spotwright.errors import ApiError, Conflict, NotFound, OutOfTime
 from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -51,6 +51,8 @@ COMMANDS_TOLD: Final = 20
 REPLACEMENT_CHANGED: Final = 1
 # A command that was not begun within this time was validated too long ago.
 STALE_MS: Final = 5 * 60 * 1000
+# Of a command, beside other commands: a thousand empty nodes are one.
+CANDIDATES_AT_ONCE: Final = 5
 
 
 class Claims(msgspec.Struct, frozen=True):
@@ -171,19 +173,20 @@ def _taint_candidates(ports: LifecyclePorts, row: CommandRow, found: Claims, now
     """
     if not row.forced and epoch_ms(now) - row.created > STALE_MS:
         return _abort(ports, row, "it was not begun within 5 minutes", now)
-    claims: list[NodeClaim] = []
+    candidates, marked = _candidates(ports, row, found.by_name), set[str]()
     try:
         for_each(
             "nodeclaim",
-            _candidates(ports, row, found.by_name),
-            lambda claim: claims.append(claim) if _taint_candidate(ports, row, claim, now) else None,
+            candidates,
+            lambda claim: marked.add(claim.name) if _taint_candidate(ports, row, claim, now) else None,
+            at_once=CANDIDATES_AT_ONCE,
         )
-    except ApiError:
-        if row.replacements or not claims:
+    except ApiError as failure:
+        if row.replacements or not marked or isinstance(failure, OutOfTime):
             raise
-    if not claims:
+    if not marked:
         return _finish(ports, row, "aborted")
-    names = tuple(claim.name for claim in claims)
+    names = tuple(claim.name for claim in candidates if claim.name in marked)
     waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=epoch_ms(now) + LOOK_SECONDS * 1000)
     # Of two workers the one that saves the row says so.
     after = ports.state.save(waiting)
@@ -283,7 +286,10 @@ def _check_replacements(row: CommandRow, claims: Claims) -> tuple[CommandRow, st
 
 
 def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
-    for_each("nodeclaim", _read_candidates(ports, row), lambda claim: _delete_candidate(ports, row, claim, now))
+    def delete(claim: NodeClaim) -> None:
+        _delete_candidate(ports, row, claim, now)
+
+    for_each("nodeclaim", _read_candidates(ports, row), delete, at_once=CANDIDATES_AT_ONCE)
     _finish(ports, row, "done")
     log_line(log, log_lines.COMMAND_SUCCEEDED, command_id=row.id)
 
@@ -300,7 +306,12 @@ def _delete_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, 
 def _abort(ports: LifecyclePorts, row: CommandRow, reason: str, now: datetime) -> CommandRow:
     """Remove taint and DisruptionReason; replacements that exist stay, and are consolidated later."""
     if row.reason != INTERRUPTED:
-        for_each("nodeclaim", _read_candidates(ports, row), lambda claim: _give_back(ports, claim, reason, now))
+        for_each(
+            "nodeclaim",
+            _read_candidates(ports, row),
+            lambda claim: _give_back(ports, claim, reason, now),
+            at_once=CANDIDATES_AT_ONCE,
+        )
     aborted = _finish(ports, row, "aborted")
     log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=reason)
     return aborted
