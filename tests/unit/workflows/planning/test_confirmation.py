@@ -3,11 +3,15 @@
 import msgspec
 import pytest
 
+from spotwright.decisions.decide import decide
 from spotwright.model import labels
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
 from spotwright.simulation import builders
-from spotwright.workflows.planning import confirmation
+from spotwright.workflows.planning import confirmation, time_budget
 from spotwright.workflows.planning.confirmation import decide_on_read_nodes
 from spotwright.workflows.planning.overlay import MAXIMUM_READS, BehindError
 from spotwright.workflows.planning.snapshot import gather_live
@@ -105,3 +109,28 @@ def test_pods_whose_nodes_are_never_as_shown_may_wait_and_keep_no_others_from_th
     assert [node.pods for node in plan.existing_nodes] == [("default/late",)]
     assert [node.pods for node in plan.new_nodes] == [("default/large",)]
     assert world.effects.reads["cluster", "node"] - before["cluster", "node"] == confirmation.ROUNDS
+
+
+def test_what_is_planned_again_is_what_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan may take all the time that was left before it."""
+    world, number = fresh_world(), 3
+    world.deploy(builders.pod("fills", cpu_millicores=1800), number)
+    assert world.run(240, until=lambda: len(world.running_pods()) == number)
+    world.cluster.put("pods", builders.pod("late", cpu_millicores=1500, unschedulable=True))
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    lie = msgspec.structs.replace(true, pods=tuple(pod for pod in true.pods if not pod.node_name))
+    left, units, usual = iter((20.0, 18.0, 15.0, 12.0)), list[int](), decide
+
+    def decide_and_note(snapshot: Snapshot, catalog: Catalog) -> Plan:
+        units.append(snapshot.settings.work_units)
+        return usual(snapshot, catalog)
+
+    def fit(snapshot: Snapshot) -> Snapshot:
+        return time_budget.fit(snapshot, lambda: next(left))[0]
+
+    monkeypatch.setattr(confirmation, "decide", decide_and_note)
+    catalog = world.ports.catalogs.read(true.catalog_key)
+    decide_on_read_nodes(fit(lie), catalog, world.ports, {"default/late"}, may_wait=True, fit=fit)
+    assert len(units) == confirmation.ROUNDS + 1
+    assert units == sorted(units, reverse=True)
+    assert len(set(units)) == len(units)

@@ -124,24 +124,32 @@ def _plan(
     snapshot = _with_budgets(ports, marked(gather(ports, row, now=now, nodes_read=names)))
     moving = frozenset(pod.key for pod in snapshot.pods if pod.node_name in names)
     try:
-        return _decide_on_state(ports, snapshot, nodes, moving)
+        return _decide_on_state(ports, snapshot, nodes, moving, seconds_left)
     except BehindError as behind:
         snapshot = marked(gather_listed(ports, row, behind, now=now))
         return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
 
 
 def _decide_on_state(
-    ports: LifecyclePorts, snapshot: Snapshot, nodes: Iterable[Interrupted], moving: Collection[str]
+    ports: LifecyclePorts,
+    snapshot: Snapshot,
+    nodes: Iterable[Interrupted],
+    moving: Collection[str],
+    seconds_left: SecondsLeft,
 ) -> tuple[Snapshot, Plan]:
     """``moving``: pods of the nodes. Raises BehindError."""
     catalog = ports.catalogs.read(snapshot.catalog_key)
+
+    def fit(read: Snapshot) -> Snapshot:
+        return time_budget.fit(read, seconds_left)[0]
+
     try:
-        read, plan = decide_on_read_nodes(snapshot, catalog, ports, moving)
+        read, plan = decide_on_read_nodes(snapshot, catalog, ports, moving, fit=fit)
         _check_places(plan, moving)
     except BehindError:
         if not any(is_late(node.notice, snapshot.now) for node in nodes):
             raise
-        return decide_on_read_nodes(snapshot, catalog, ports, ())
+        return decide_on_read_nodes(fit(snapshot), catalog, ports, ())
     return read, plan
 
 

@@ -6,7 +6,7 @@ EC2 takes back, which are evicted for it. A NodeClaim that a state shows without
 and the Node that it has after all.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -50,8 +50,18 @@ def longest_waiting_pods(snapshot: Snapshot, now: datetime) -> frozenset[str]:
     return frozenset(key for _, key in sorted(waiting)[:DOUBTED_PODS])
 
 
+def _as_it_is(snapshot: Snapshot) -> Snapshot:
+    return snapshot
+
+
 def decide_on_read_nodes(
-    snapshot: Snapshot, catalog: Catalog, ports: ListingPorts, doubted: Collection[str], *, may_wait: bool = False
+    snapshot: Snapshot,
+    catalog: Catalog,
+    ports: ListingPorts,
+    doubted: Collection[str],
+    *,
+    may_wait: bool = False,
+    fit: Callable[[Snapshot], Snapshot] = _as_it_is,
 ) -> tuple[Snapshot, Plan]:
     """The plan, and the snapshot that it is of: existing Nodes that take pods of ``doubted`` (keys) are as they are
     now, and so are NodeClaims without a Node that do.
@@ -59,7 +69,8 @@ def decide_on_read_nodes(
     Raises BehindError where they are not as shown again and again, or too many to be read one by one, and where limits
     of a NodePool may be exceeded. ``may_wait``: where they are not as shown again and again, the pods may wait for the
     next plan; all others get their nodes by this one. While many nodes join or go, each round finds others that are not
-    as a cluster state of some seconds ago shows them, and a list would be as old when it is read.
+    as a cluster state of some seconds ago shows them, and a list would be as old when it is read. ``fit``: the snapshot
+    with what there is time for, before it is planned again.
     """
     read: frozenset[str] = frozenset()
     for _ in range(ROUNDS):
@@ -71,7 +82,7 @@ def decide_on_read_nodes(
         if after is snapshot:
             check_limits(snapshot, plan, catalog, ports)
             return snapshot, plan
-        snapshot, read = after, read | unread
+        snapshot, read = fit(after), read | unread
     if may_wait:
         plan = decide(snapshot, catalog)
         check_limits(snapshot, plan, catalog, ports)

@@ -255,8 +255,14 @@ def _decide_by_state(
     which keep no others from their nodes. Raises BehindError.
     """
     doubted = longest_waiting_pods(snapshot, now)
+
+    def fit(read: Snapshot) -> Snapshot:
+        fitted, left_out = time_budget.fit(read, seconds_left)
+        rounds.postponed += left_out
+        return fitted
+
     try:
-        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True)
+        snapshot, plan = decide_on_read_nodes(snapshot, catalog, ports, doubted, may_wait=True, fit=fit)
     except NearLimitsError as near:
         snapshot, plan, left_out = decide_for_others(near, catalog, ports, seconds_left)
         rounds.leaves_to_list, rounds.postponed = True, rounds.postponed + left_out
