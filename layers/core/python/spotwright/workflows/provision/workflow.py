@@ -187,7 +187,11 @@ def _plan_round(
         return False
     rounds.plans.append(plan)
     # What is planned later is not known here.
-    alike = not rounds.postponed and not rounds.leaves_to_list and are_waiting_pods_alike(snapshot)
+    alike = (
+        bool(plan.new_nodes or row.pods_alike)
+        and not (rounds.postponed or rounds.leaves_to_list)
+        and are_waiting_pods_alike(snapshot)
+    )
     decision = _commit(ports, snapshot, row, plan, alike) if plan.new_nodes else None
     if plan.new_nodes and decision is None:
         return False
