@@ -116,7 +116,7 @@ def _prepare(
         return None
     wait_seconds = _acquire_instances(ports, row, len(waiting), now)
     if wait_seconds:
-        pause_launch(ports, row, wait_seconds, now)
+        pause_launch(ports, msgspec.structs.replace(row, failure=""), wait_seconds, now)
         return None
     request, fleet = prepared
     record_subnets(ports, row, fleet, offered, nodes=len(waiting), now=now)
