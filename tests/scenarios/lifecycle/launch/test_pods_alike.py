@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.model import labels
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.kubernetes.taints import Taint
@@ -82,6 +83,130 @@ def test_a_pod_may_take_the_place_of_another_that_is_alike(world: World) -> None
     assert len(set(hosts.values())) == 3
     assert len(world.claims()) == 3
     assert {row.phase for row in rows(world)} == {"done"}
+
+
+def with_late_node(world: World) -> NominationRow:
+    """Two pods and their nodes, of which one comes later; its pod is bound to the other. The row of that other."""
+    world.rings_for_pods = True
+    world.deploy(builders.pod("inflate", cpu_millicores=1500), 2)
+    assert world.run(10, until=lambda: len([claim for claim in world.claims() if claim.provider_id]) == 2)
+    first = min(pod.key for pod in world.cluster.all("pods"))
+    (late,) = (row.claim for row in rows(world) if first in row.pods)
+    for claim in world.claims():
+        if claim.name == late:
+            world.kubelets.broken_instances.add(instance_id(claim.provider_id))
+    (early,) = (row for row in rows(world) if row.claim != late)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
+    assert [pod.key for pod in world.running_pods()] == [first]
+    return early
+
+
+def test_a_pod_whose_place_was_taken_is_not_nominated_for_the_full_node(world: World) -> None:
+    """The place of the one that took it comes with another node."""
+    early = with_late_node(world)
+    world.run(NODE_TICK_SECONDS)
+    assert {row.claim: row.due for row in rows(world)}[early.claim] == 0
+    world.kubelets.broken_instances.clear()
+    assert world.run(30, until=lambda: len(world.running_pods()) == 2)
+    world.run(NODE_TICK_SECONDS)
+    assert not calls(world, "nominate")
+    assert not any(row.due for row in rows(world))
+    assert world.state.cluster_row.version == 1, "no further node was bought"
+
+
+def test_a_pod_whose_place_was_taken_is_not_planned_again_where_it_finds_another_a_moment_later(world: World) -> None:
+    with_late_node(world)
+    world.kubelets.ready_seconds = 1
+    world.kubelets.broken_instances.clear()
+    assert world.run(2, until=lambda: len(world.running_pods()) == 2)
+    world.run(NODE_TICK_SECONDS)
+    assert {(row.phase, row.due) for row in rows(world)} == {("done", 0)}
+
+
+def opened(world: World, pods: int) -> Node:
+    """The node of so many pods, a moment after it was initialized; kube-scheduler does nothing."""
+    world.deploy(builders.pod("inflate", cpu_millicores=900), pods)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    assert world.run(60, until=lambda: any(claim.is_condition_true("Initialized") for claim in world.claims()))
+    (node,) = world.cluster.nodes()
+    return node
+
+
+def nominated(world: World) -> list[str]:
+    return [pod.key for pod in world.cluster.all("pods") if pod.nominated_node_name]
+
+
+@pytest.mark.parametrize(("others", "left"), [(1, 1), (2, 0), (3, 0)])
+def test_where_others_took_places_only_as_many_pods_are_nominated_as_there_are_left(
+    world: World, others: int, left: int
+) -> None:
+    """kube-scheduler counts them as if they were there: of two for one place it would bind neither."""
+    schedule = world.kubelets._schedule
+    node = opened(world, 2)
+    for number in range(others):
+        world.cluster.put("pods", builders.pod(f"other-{number}", cpu_millicores=900, node_name=node.name))
+    assert world.run(30, until=lambda: bool(nominated(world)) or world.state.cluster_row.version == 2)
+    assert len(nominated(world)) == left
+    world.kubelets._schedule = schedule  # type: ignore[method-assign]
+    world.run(2)
+    assert len(world.running_pods()) == others + left
+    assert world.run(60, until=lambda: len(world.running_pods()) == others + 2)
+    assert len(world.claims()) == 2
+
+
+def test_pods_of_daemonsets_take_no_place(world: World) -> None:
+    node = opened(world, 1)
+    world.cluster.put("pods", builders.daemonset_pod("agent", node.name))
+    assert world.run(30, until=lambda: bool(nominated(world)))
+    assert world.state.cluster_row.version == 1
+
+
+def test_pods_are_not_read_before_they_should_have_come(world: World) -> None:
+    usual, read = world.cluster.pod, list[str]()
+
+    def pod(namespace: str, name: str) -> Pod | None:
+        read.append(name)
+        return usual(namespace, name)
+
+    world.cluster.pod = pod  # type: ignore[method-assign]
+    opened(world, 2)
+    world.run(2)
+    assert not read
+    assert world.run(30, until=lambda: len(read) == 2)
+
+
+def test_a_pod_of_the_same_name_that_came_after_it_is_not_nominated(world: World) -> None:
+    opened(world, 1)
+    world.forget_deployments()
+    (pod,) = world.cluster.all("pods")
+    world.cluster.remove("pods", pod.key)
+    about = msgspec.structs.replace(pod.metadata, uid="", resource_version="")
+    world.cluster.put("pods", msgspec.structs.replace(pod, metadata=about))
+    assert world.run(NODE_TICK_SECONDS, until=lambda: [row.phase for row in rows(world)] == ["done"])
+    assert not calls(world, "nominate")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_however_late_pods_are_nominated_they_are_looked_at_a_moment_later(world: World, others: int) -> None:
+    node = opened(world, 2)
+    world.doorbells.messages.clear()
+    world.run(20)
+    for number in range(others):
+        world.cluster.put("pods", builders.pod(f"other-{number}", cpu_millicores=900, node_name=node.name))
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", world.claims()[0].name, epoch=1)])
+    world.run(1)
+    assert len(calls(world, "nominate")) == 1
+    assert world.run(5, until=lambda: len(calls(world, "nominate")) == 2)
+
+
+def test_a_nominated_pod_whose_place_is_taken_waits_there_no_longer(world: World) -> None:
+    """Also where all pods are alike by now: as long as it is nominated, kube-scheduler binds no other one."""
+    node = opened(world, 2)
+    assert world.run(30, until=lambda: len(nominated(world)) == 2)
+    world.cluster.put("pods", builders.pod("other", cpu_millicores=900, node_name=node.name))
+    assert world.run(10, until=lambda: len(nominated(world)) < 2)
+    assert len(nominated(world)) == 1
 
 
 def other_sizes(world: World) -> None:

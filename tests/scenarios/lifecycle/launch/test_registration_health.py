@@ -6,14 +6,17 @@ import msgspec
 import pytest
 
 from spotwright.aws import token_bucket
-from spotwright.errors import Unavailable
+from spotwright.errors import InvalidRequest, Unavailable
 from spotwright.lifecycle.registration_health import CONDITION
+from spotwright.lifecycle.steps import Deletion
 from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.joining.launching import give_up
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import LaunchRow
 
 MINUTES = 60
 ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
@@ -115,8 +118,11 @@ def test_a_claim_that_expires_before_it_joins_is_no_failed_registration(failing:
     assert status(failing) == "Unknown"
 
 
-def test_nodes_that_had_to_wait_for_their_turn_did_not_fail(world: World) -> None:
-    """More are wanted than the account may start for ten minutes."""
+@pytest.mark.parametrize("at_first", [None, InvalidRequest("the template is malformed", code="InvalidParameterValue")])
+def test_nodes_that_had_to_wait_for_their_turn_did_not_fail(world: World, at_first: InvalidRequest | None) -> None:
+    """More are wanted than the account may start for ten minutes. ``at_first``: what kept them from asking."""
+    if at_first is not None:
+        world.effects.inject(Fault("ec2", "ensure_launch_template", at_first))
     full = token_bucket.full_bucket(token_bucket.STARTED_INSTANCES, now_ms=world.clock.milliseconds())
     debt = -10 * MINUTES * token_bucket.max_refill_per_second(token_bucket.STARTED_INSTANCES)
     world.state.rates[full.action] = msgspec.structs.replace(full, tokens=debt)
@@ -134,3 +140,24 @@ def test_a_launch_that_ec2_does_not_answer_fails(world: World) -> None:
     world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10**6))
     world.deploy(ONE_EACH, 2)
     assert world.run(12 * MINUTES, until=lambda: status(world) == "False")
+
+
+@pytest.mark.parametrize("call", ["ensure_launch_template", "create_fleet"])
+def test_a_launch_that_ec2_refuses_fails(world: World, call: str) -> None:
+    """Also where CreateFleet is never called."""
+    refusal = InvalidRequest("the user data is malformed", code="InvalidUserData.Malformed")
+    world.effects.inject(Fault("ec2", call, refusal, times=10**6))
+    world.deploy(ONE_EACH, 2)
+    assert world.run(12 * MINUTES, until=lambda: status(world) == "False")
+
+
+def test_a_claim_whose_launch_is_lost_fails(world: World) -> None:
+    """EC2 may have been asked for its instance."""
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10**6))
+    world.deploy(ONE_EACH, 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    for key in [key for key, row in world.state.rows.items() if isinstance(row, LaunchRow)]:
+        del world.state.rows[key]
+    for claim in world.claims():
+        give_up(world.ports, claim, Deletion("launch_timeout", "not Launched"), world.clock.now())
+    assert world.run(2 * MINUTES, until=lambda: status(world) == "False")

@@ -73,6 +73,12 @@ def test_pods_that_run_are_of_no_account() -> None:
     )
 
 
+def test_a_node_without_a_provider_id_is_of_no_nodeclaim() -> None:
+    launching = msgspec.structs.replace(claim("default-1"), provider_id="")
+    theirs = Node(ObjectMeta("theirs"))
+    assert are_waiting_pods_alike(snapshot(SMALL, on(LARGE, "theirs"), nodes=(theirs,), nodeclaims=(launching,)))
+
+
 @pytest.mark.parametrize("place", ["default-1", "node-1"])
 def test_pods_that_were_planned_for_a_node_that_comes_up_count(place: str) -> None:
     """By the name of its NodeClaim or, once that is there, of its Node."""
@@ -87,6 +93,20 @@ def test_pods_that_were_planned_for_a_nodeclaim_that_is_not_there_yet_count() ->
     in_flight = (InFlightNodeClaim(claim("default-1"), ("c5.large",)),)
     planned = msgspec.structs.replace(LARGE, node_name="default-1")
     assert not are_waiting_pods_alike(snapshot(SMALL, planned, in_flight=in_flight))
+
+
+@pytest.mark.parametrize("goes", ["its NodeClaim", "the Node alone"])
+def test_pods_of_nodes_on_their_way_out_count(goes: str) -> None:
+    """They are planned for new nodes as well, and wait for these when they are evicted."""
+    mine, node = claim("default-1", *INITIALIZED), Node(ObjectMeta("node-1"), PROVIDER_ID)
+    going = (node if goes == "the Node alone" else mine).metadata
+    going = msgspec.structs.replace(going, deletion_timestamp=NOW)
+    if goes == "the Node alone":
+        there = {"nodes": (msgspec.structs.replace(node, metadata=going),), "nodeclaims": (mine,)}
+    else:
+        there = {"nodes": (node,), "nodeclaims": (msgspec.structs.replace(mine, metadata=going),)}
+    assert not are_waiting_pods_alike(snapshot(SMALL, on(LARGE, "node-1"), **there))
+    assert are_waiting_pods_alike(snapshot(LARGE, on(renamed(LARGE, "other"), "node-1"), **there))
 
 
 def test_pods_that_have_ended_and_those_of_daemonsets_are_of_no_account() -> None:

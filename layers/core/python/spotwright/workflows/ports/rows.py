@@ -27,7 +27,8 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer. ``node``: the
     NewNode it realises, as JSON of scheduling.plan.NewNode; ``requests``: of claims that request something else, by
     name; ``commands``: of claims that commands wait for, the ids of these; ``reason``: of their disruptions.
-    ``version``: optimistic lock. ``failure``: "<code>: <message>" of why claims got no instance, "" = none;
+    ``version``: optimistic lock. ``failure``: "<code>: <message>" of why claims got no instance, or
+    of why there is no request yet, "" = none;
     ``insufficient_capacity``: it was for capacity.
     ``offerings_closed``: offerings were marked empty for it: the next plan is another one. ``templates_recreated``: its
     templates were gone when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again,

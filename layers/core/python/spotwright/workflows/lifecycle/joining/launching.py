@@ -33,9 +33,9 @@ def step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float
 
 
 def _was_requested(ports: LifecyclePorts, claim: NodeClaim) -> bool:
-    """Whether EC2 was asked for the claim's instance, or may have been."""
+    """Whether EC2 was asked for the claim's instance, or may have been, or the request could not be made."""
     launch = ports.state.launch(launch_id(claim))
-    return launch is None or bool(launch.request) or launch.attempt > 0
+    return launch is None or bool(launch.request or launch.failure) or launch.attempt > 0
 
 
 def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
@@ -59,8 +59,8 @@ def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
 
 
 def give_up(ports: LifecyclePorts, claim: NodeClaim, timeout: Deletion, now: datetime) -> None:
-    """Delete a claim that was not launched, or not registered, in time: a failure of its NodePool, unless EC2 was never
-    asked for its instance, as where more nodes wait than may be started.
+    """Delete a claim that was not launched, or not registered, in time: a failure of its NodePool, unless it waited for
+    EC2 to be asked for its instance, as where more nodes are wanted than may be started.
     """
     if claim.is_condition_true("Launched") or _was_requested(ports, claim):
         registration_health.record_failure(ports, claim, now=now)

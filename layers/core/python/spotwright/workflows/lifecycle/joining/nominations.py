@@ -111,12 +111,17 @@ def await_binding(
     age = (now - since).total_seconds() if since is not None else 0
     next_look = min(max(LOOK_SECONDS, age), (row.due - epoch_ms(now)) / 1000)
     if not row.node and _are_pods_alike(ports, claim):
-        come = sum(1 for pod in pods or () if is_reschedulable(pod))
-        if come < len(row.pods) and age < LOOK_SECONDS:
+        places = max(0, len(row.pods) - sum(1 for pod in pods or () if is_reschedulable(pod)))
+        if places and age < LOOK_SECONDS:
             return next_look
-        if not _waiting(ports, _missing(row, pods or ())):
+        unbound = _waiting(ports, _missing(row, pods or ()))
+        if not unbound:
             _close(ports, row, "done", len(row.pods), now)
             return None
+        if age < LOOK_SECONDS:
+            return next_look
+        if len(unbound) > places:
+            return _nominate_some(ports, claim, node, row, unbound, places, now)
     if row.node != node.name:
         _nominate(ports, claim, node, row, now)
         return LOOK_SECONDS
@@ -133,9 +138,7 @@ def await_binding(
         left = {key: uid for key, uid in row.pods.items() if key not in displaced}
         ports.state.save(msgspec.structs.replace(row, pods=left))
     if displaced:
-        # Not before the row is written: the next plan counts its pods on the node.
-        request_planning(ports)
-        log_line(log, log_lines.PODS_DISPLACED, nodeclaim=claim.name, node=node.name, pods=len(displaced))
+        _plan_displaced(ports, claim, node, len(displaced))
     return next_look if waiting - displaced else None
 
 
@@ -160,6 +163,33 @@ def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: 
         else:
             displaced.add(pod.key)
     return frozenset(displaced)
+
+
+def _nominate_some(
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    node: Node,
+    row: NominationRow,
+    waiting: Sequence[Pod],
+    places: int,
+    now: datetime,
+) -> float | None:
+    """Nominate as many pods of those that wait as the node has ``places`` left, as ``await_binding``. Others have taken
+    those of the rest, which are planned again: most are alike, and leave their own places to these.
+    """
+    left = {pod.key: pod.metadata.uid for pod in waiting[:places]}
+    if left:
+        _nominate(ports, claim, node, msgspec.structs.replace(row, pods=left), now)
+    else:
+        _close(ports, row, "failed", len(row.pods) - len(waiting), now)
+    _plan_displaced(ports, claim, node, len(waiting) - len(left))
+    return LOOK_SECONDS if left else None
+
+
+def _plan_displaced(ports: LifecyclePorts, claim: NodeClaim, node: Node, pods: int) -> None:
+    """Not before the row is written: the next plan counts its pods on the node."""
+    request_planning(ports)
+    log_line(log, log_lines.PODS_DISPLACED, nodeclaim=claim.name, node=node.name, pods=pods)
 
 
 def _waiting(ports: LifecyclePorts, pods: Mapping[str, str]) -> list[Pod]:

@@ -31,7 +31,8 @@ from spotwright.workflows.ports.rows import FINAL_PHASES, PROVISIONED, LaunchRow
 
 # A decision that was not acted on for this long is not launched any more; its pods are planned again.
 STALE_AFTER: Final = timedelta(minutes=10)
-
+# Of an error in a row: it may quote a whole template.
+FAILURE_CHARACTERS: Final = 500
 
 CLAIMS_AT_ONCE: Final = 100
 
@@ -84,17 +85,20 @@ def _take_steps(ports: LifecyclePorts, row: LaunchRow, created: dict[str, NodeCl
         ring_lifecycle(ports, "launch", [launch], delay_seconds=1)
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="launch", object=launch, code=failure.code, error=str(failure))
-        _retry_later(ports, launch, now)
+        _retry_later(ports, launch, failure, now)
 
 
-def _retry_later(ports: LifecyclePorts, launch: str, now: datetime) -> None:
-    """Try again soon, once however many doorbells ring; if the message is lost, the row's timer rings."""
+def _retry_later(ports: LifecyclePorts, launch: str, failure: ApiError, now: datetime) -> None:
+    """Try again soon, once however many doorbells ring; if the message is lost, the row's timer rings. The row says why
+    there is no request yet: its claims do not wait for their turn alone.
+    """
     row = ports.state.launch(launch)
     if row is None:
         return
     delay = retry_seconds(2)
     at = epoch_ms(now + timedelta(seconds=delay))
-    ports.state.save(msgspec.structs.replace(row, not_before=at, due=at))
+    why = row.failure if row.request else f"{failure.code}: {failure}"[:FAILURE_CHARACTERS]
+    ports.state.save(msgspec.structs.replace(row, failure=why, not_before=at, due=at))
     ring_lifecycle(ports, "launch", [launch], delay_seconds=delay)
 
 
