@@ -280,10 +280,10 @@ def turns(world: World) -> list[int]:
     """Whenever instances are counted from now on, how many may be started afterwards, in millionths."""
     usual, counted = world.state.save_call_rate, list[int]()
 
-    def save_call_rate(bucket: token_bucket.TokenBucket) -> None:
-        usual(bucket)
-        if bucket.action == token_bucket.STARTED_INSTANCES and bucket.throttled_at_ms != world.clock.milliseconds():
-            counted.append(bucket.tokens)
+    def save_call_rate(rate: token_bucket.TokenBucket) -> None:
+        usual(rate)
+        if rate.action == token_bucket.STARTED_INSTANCES and rate.throttled_at_ms != world.clock.milliseconds():
+            counted.append(rate.tokens)
 
     world.state.save_call_rate = save_call_rate  # type: ignore[method-assign]
     return counted

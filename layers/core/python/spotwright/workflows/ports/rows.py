@@ -27,13 +27,12 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer. ``node``: the
     NewNode it realises, as JSON of scheduling.plan.NewNode; ``requests``: of claims that request something else, by
     name; ``commands``: of claims that commands wait for, the ids of these; ``reason``: of their disruptions.
-    ``version``: optimistic lock. ``failure``: "<code>: <message>" of why claims got no instance, or
-    of why there is no request yet, "" = none;
-    ``insufficient_capacity``: it was for capacity.
-    ``offerings_closed``: offerings were marked empty for it: the next plan is another one. ``templates_recreated``: its
-    templates were gone when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again,
-    whoever rings; ``requested_at``: when ``request`` was last sent or about to be, 0 = EC2 refused it for the number of
-    its instances; both epoch milliseconds. ``placement_group``: the placement group it starts in, with the partition if
+    ``version``: optimistic lock. ``failure``: "<code>: <message>" of why claims got no instance, or of why there is
+    no request yet, "" = none; ``insufficient_capacity``: it was for capacity. ``offerings_closed``: offerings were
+    marked empty for it: the next plan is another one. ``templates_recreated``: its templates were gone when EC2
+    looked, and were made again once. ``not_before``: before that nothing is tried again, whoever rings;
+    ``requested_at``: when ``request`` was last sent or about to be, 0 = EC2 refused it for the number of its
+    instances; both epoch milliseconds. ``placement_group``: the placement group it starts in, with the partition if
     it asks for one; ``reservations``: ``<type>/<zone>`` → the capacity reservation it is taken out of;
     ``nodeclass_hash``: of the class that ``request`` was made of.
     """
