@@ -15,7 +15,7 @@ def in_parallel[T, R](work: Callable[[T], R], items: Iterable[T], *, at_once: in
     After a failure nothing more is begun, and it is raised.
     """
     waiting = tuple(items)
-    if len(waiting) < 2:
+    if len(waiting) < 2 or at_once == 1:
         return [work(item) for item in waiting]
     with ThreadPoolExecutor(min(at_once, len(waiting))) as threads:
         calls = [threads.submit(copy_context().run, work, item) for item in waiting]
