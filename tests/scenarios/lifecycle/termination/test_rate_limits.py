@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from spotwright.aws import token_bucket
-from spotwright.errors import Denied, NotFound, Throttled, Unavailable
+from spotwright.errors import ApiError, Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult, Instance
 from spotwright.model.kubernetes.node import instance_id
@@ -249,10 +249,15 @@ def test_ec2_says_whether_calls_or_instances_were_too_many(world: World, counted
     assert slowed == {"CreateFleet" if counted == "request" else token_bucket.STARTED_INSTANCES}
 
 
+TOO_MANY_INSTANCES = Throttled(
+    "Account 1 has been throttled on ec2:CreateFleet because it exceeded its resource rate limit.",
+    code="RequestLimitExceeded",
+)
+
+
 def test_a_request_that_ec2_refuses_for_its_instances_waits_until_so_many_may_be_started(world: World) -> None:
     """It is not sent again every two seconds, and the instances are counted once more: EC2 started none."""
-    said = "Account 1 has been throttled on ec2:CreateFleet because it exceeded its resource rate limit."
-    world.effects.inject(Fault("ec2", "create_fleet", Throttled(said, code="RequestLimitExceeded"), times=3))
+    world.effects.inject(Fault("ec2", "create_fleet", TOO_MANY_INSTANCES, times=3))
     world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
     sent: list[int] = []
     usual = world.ec2.create_fleet
@@ -269,3 +274,58 @@ def test_a_request_that_ec2_refuses_for_its_instances_waits_until_so_many_may_be
         "instances started"
     )
     assert len(world.ec2.live_instances()) == NODES
+
+
+def turns(world: World) -> list[int]:
+    """Whenever instances are counted from now on, how many may be started afterwards, in millionths."""
+    usual, counted = world.state.save_call_rate, list[int]()
+
+    def save_call_rate(rate: token_bucket.TokenBucket) -> None:
+        usual(rate)
+        if rate.action == token_bucket.STARTED_INSTANCES and rate.throttled_at_ms != world.clock.milliseconds():
+            counted.append(rate.tokens)
+
+    world.state.save_call_rate = save_call_rate  # type: ignore[method-assign]
+    return counted
+
+
+def test_a_request_that_waited_its_turn_is_counted_once_though_the_process_ends_when_ec2_answers(world: World) -> None:
+    """Its instances run already, and are given to their claims without another wait."""
+    world.effects.inject(Fault("ec2", "create_fleet", TOO_MANY_INSTANCES))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
+    usual = world.ec2.create_fleet
+
+    def create_fleet(request: Mapping[str, Any]) -> FleetResult:
+        usual(request)
+        raise Crash("the response is lost")
+
+    world.ec2.create_fleet = create_fleet  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        world.run(60)
+    world.ec2.create_fleet = usual  # type: ignore[method-assign]
+    counted = turns(world)
+    assert world.run(90, until=lambda: len(world.running_pods()) == NODES)
+    assert not counted
+    assert len(world.ec2.live_instances()) == NODES
+
+
+def test_a_request_that_waited_its_turn_is_counted_once_though_calls_have_to_wait_too(world: World) -> None:
+    world.effects.inject(Fault("ec2", "create_fleet", TOO_MANY_INSTANCES))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
+    assert world.run(10, until=lambda: token_bucket.STARTED_INSTANCES in world.state.rates and bool(world.claims()))
+    calls_left = world.state.rates["CreateFleet"]
+    debt = -10 * token_bucket.max_refill_per_second("CreateFleet")
+    world.state.rates["CreateFleet"] = msgspec.structs.replace(calls_left, tokens=debt)
+    counted = turns(world)
+    assert world.run(120, until=lambda: len(world.running_pods()) == NODES)
+    assert len(counted) == 1
+
+
+@pytest.mark.parametrize("error", [THROTTLED, Unavailable("no answer")])
+def test_a_request_that_ec2_does_not_answer_is_sent_again_without_another_turn(world: World, error: ApiError) -> None:
+    world.effects.inject(Fault("ec2", "create_fleet", error, times=3))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
+    assert world.run(5, until=lambda: len(world.claims()) == NODES)
+    counted = turns(world)
+    assert world.run(90, until=lambda: len(world.running_pods()) == NODES)
+    assert not counted

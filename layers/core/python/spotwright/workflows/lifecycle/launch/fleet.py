@@ -188,9 +188,10 @@ def _send(
         if wait_seconds:
             pause_launch(ports, row, wait_seconds, now)
             return None
+        row = ports.state.save(msgspec.structs.replace(row, requested_at=epoch_ms(now)))
     wait_seconds = rate_limits.acquire(ports.state, rate_limits.CREATE_FLEET, caller=row.id, now=now)
     if wait_seconds:
-        pause_launch(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), wait_seconds, now)
+        pause_launch(ports, row, wait_seconds, now)
         return None
     request = json.loads(row.request)
     try:
