@@ -23,6 +23,7 @@ from spotwright.workflows.lifecycle.commands import (
     LONGEST_LOOK_SECONDS,
     REPLACEMENT_CHANGED,
 )
+from spotwright.workflows.lifecycle.joining import initialization
 from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import CommandRow
@@ -139,7 +140,8 @@ def test_a_command_that_fails_does_not_keep_those_of_its_batch(monkeypatch: pyte
 def test_a_batch_of_commands_goes_on_where_it_died(changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replacements are ready; the function dies after so many changes while it deletes the candidates."""
     world = running(3)
-    monkeypatch.setattr(nodeclaims, "ring_commands", lambda *_: None)
+    for module in (initialization, nodeclaims):
+        monkeypatch.setattr(module, "ring_commands", lambda *_: None)
     warn(world, *world.claims())
     before = {claim.metadata.uid for claim in world.claims()}
 
@@ -239,7 +241,8 @@ def test_without_the_doorbell_of_the_replacement_the_next_look_comes_within_a_qu
 ) -> None:
     world, replacements = booting_replacements(30)
     names = set(replacements.values())
-    monkeypatch.setattr(nodeclaims, "ring_commands", lambda *_: None)
+    for module in (initialization, nodeclaims):
+        monkeypatch.setattr(module, "ring_commands", lambda *_: None)
 
     def are_initialized() -> bool:
         return all(claim.is_condition_true("Initialized") for claim in world.claims() if claim.name in names)
