@@ -20,8 +20,10 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.lifecycle.joining.nominations import BINDING_TIMEOUT, HELD_TAINT
+from spotwright.workflows.planning.time_budget import MINIMUM_PODS
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import NominationRow
+from spotwright.workflows.provision.workflow import provision
 
 
 def rows(world: World) -> list[NominationRow]:
@@ -237,6 +239,45 @@ def test_where_pods_of_several_kinds_wait_nodes_are_held(world: World, wait: Any
     assert was_held(world)
 
 
+def test_a_decision_for_pods_of_several_kinds_says_so(world: World) -> None:
+    """Before the next plan notes it."""
+    other_sizes(world)
+    world.kubelets.reconcile()
+    assert provision(world.ports, clock=world.clock.now).decisions
+    assert not world.state.cluster_row.pods_alike
+    assert not calls(world, "note_other_pods")
+
+
+def test_pods_for_which_there_is_no_time_yet_may_be_others(world: World) -> None:
+    world.deploy(builders.pod("first", cpu_millicores=100, priority=10), MINIMUM_PODS)
+    world.deploy(builders.pod("later", cpu_millicores=200), 1)
+    world.kubelets.reconcile()
+    result = provision(world.ports, clock=world.clock.now, seconds_left=lambda: 0.0)
+    assert result.decisions
+    assert result.postponed_pods == 1
+    assert not world.state.cluster_row.pods_alike
+
+
+def test_a_decision_that_moves_pods_says_that_they_are_not_alike(world: World) -> None:
+    """What is evicted comes as other pods."""
+    world.deploy(builders.pod("a", cpu_millicores=1500), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    assert world.state.cluster_row.pods_alike
+    world.interrupt_spot(world.ec2.live_instances()[0].id)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    assert not world.state.cluster_row.pods_alike
+
+
+def test_a_decision_that_launches_nothing_says_nothing_of_pods(world: World) -> None:
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=0)
+    world.deploy(builders.pod("a", cpu_millicores=1500), 2)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    world.deploy(builders.pod("a", cpu_millicores=1500), 1)
+    assert world.run(120, until=lambda: len(world.claims()) == 1)
+    assert world.state.cluster_row.version == 2
+    assert world.state.cluster_row.pods_alike
+
+
 def test_pods_of_another_kind_that_come_while_nodes_boot_have_them_held(world: World) -> None:
     world.deploy(builders.pod("a", cpu_millicores=1500), 2)
     assert world.run(10, until=lambda: len(world.claims()) == 2)
@@ -244,6 +285,7 @@ def test_pods_of_another_kind_that_come_while_nodes_boot_have_them_held(world: W
     world.deploy(builders.pod("b", cpu_millicores=900), 1)
     assert world.run(10, until=lambda: len(world.claims()) > 2)
     assert not world.state.cluster_row.pods_alike
+    assert not calls(world, "note_other_pods"), "the decision says so"
     assert was_held(world)
 
 
@@ -254,7 +296,9 @@ def test_pods_of_another_kind_that_need_no_node_of_their_own_have_nodes_held_too
     world.deploy(builders.pod("b", cpu_millicores=100), 1)
     assert world.run(10, until=lambda: not world.state.cluster_row.pods_alike)
     assert len(world.claims()) == 2
+    world.deploy(builders.pod("c", cpu_millicores=90), 1)
     assert was_held(world)
+    assert len(calls(world, "note_other_pods")) == 1
 
 
 def test_further_pods_of_the_kind_leave_nodes_open(world: World) -> None:

@@ -434,6 +434,7 @@ def test_pods_of_other_nodepools_do_not_wait_for_the_list_that_one_near_its_limi
     assert plan(waiting) == 1
     assert api_server.lists == 0
     assert planned_pods(waiting) == {"default/large"}
+    assert not waiting.state.cluster().pods_alike, "others follow"
     head = waiting.state.cluster().head
     assert replay(head, blobs=waiting.ports.blobs, catalogs=waiting.ports.catalogs).agrees
     bells = waiting.doorbells.receive("provision")

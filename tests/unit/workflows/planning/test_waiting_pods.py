@@ -51,6 +51,12 @@ def test_pods_are_alike_that_differ_in_their_names() -> None:
     assert are_waiting_pods_alike(snapshot(SMALL, renamed(SMALL, "other")))
 
 
+def test_pods_are_alike_that_say_the_same_in_another_order() -> None:
+    one = msgspec.structs.replace(SMALL, node_selector={"team": "a", "tier": "b"})
+    other = msgspec.structs.replace(renamed(SMALL, "other"), node_selector={"tier": "b", "team": "a"})
+    assert are_waiting_pods_alike(snapshot(one, other))
+
+
 @pytest.mark.parametrize(
     "other",
     [
