@@ -301,6 +301,17 @@ def test_pods_of_another_kind_that_need_no_node_of_their_own_have_nodes_held_too
     assert len(calls(world, "note_other_pods")) == 1
 
 
+def test_other_pods_are_noted_by_a_later_plan_where_the_state_table_failed(world: World) -> None:
+    world.kubelets.boot_seconds = 300
+    world.deploy(builders.pod("a", cpu_millicores=1500), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    world.effects.inject(Fault("state", "note_other_pods", Unavailable("no answer")))
+    world.deploy(builders.pod("b", cpu_millicores=100), 1)
+    assert world.run(70, until=lambda: not world.state.cluster_row.pods_alike)
+    assert [queue for queue, _ in world.failures] == ["provision"]
+    assert was_held(world, 300)
+
+
 def test_further_pods_of_the_kind_leave_nodes_open(world: World) -> None:
     world.deploy(builders.pod("a", cpu_millicores=1500), 2)
     assert world.run(10, until=lambda: len(world.claims()) == 2)
