@@ -2,16 +2,20 @@
 few seconds."""
 
 import msgspec
+import pytest
 
+from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import NodeClassReference
-from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
 from spotwright.workflows.lifecycle.launch.fleet_response import CLASS_SECONDS
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -103,3 +107,26 @@ def test_a_launch_follows_soon_when_its_class_is_resolved(world: World) -> None:
     assert not world.ec2.requests
     world.cluster.put("ec2nodeclasses", ready)
     assert world.run(CLASS_SECONDS + 1, until=lambda: bool(world.ec2.live_instances()))
+
+
+def test_why_a_launch_was_refused_is_still_said_where_the_api_server_fails_meanwhile(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = msgspec.structs.replace(
+        builders.nodeclass(),
+        conditions=(Condition("Ready", "False", "SubnetsNotReady", "no subnet", observed_generation=1),),
+    )
+    world.cluster.put("ec2nodeclasses", refused)
+    reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", refused.name)
+    world.cluster.put("nodeclaims", NodeClaim(ObjectMeta("mine"), node_class_ref=reference))
+    world.effects.inject(Fault("cluster", "delete", Unavailable("no answer", code="Unavailable")))
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", "mine")])
+    with caplog.at_level("WARNING", "spotwright"):
+        assert world.run(60, until=lambda: not world.claims())
+    errors = [
+        vars(record)["error"]
+        for record in caplog.records
+        if record.message == log_lines.FAILED_LAUNCHING_NODECLAIM.message
+    ]
+    assert len(errors) == 2
+    assert all(error.startswith("NodeClassNotReady: ") for error in errors)

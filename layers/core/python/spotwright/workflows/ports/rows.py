@@ -187,7 +187,8 @@ class ClusterRow(msgspec.Struct, frozen=True):
     that did failed; 0 = there is no pause. ``listed_for_pods_until``: epoch milliseconds before which the cluster is
     not listed again for pods that wait long, since that was done; 0 = it may be. ``commit_pauses``: one for each reason
     for which nodes were to be disrupted.
-    ``pods_alike``: all pods that waited for nodes when the last were decided on are equal for scheduling.
+    ``pods_alike``: all pods that waited for nodes when the last were decided on are equal for scheduling, and no plan
+    has found others since.
     ``paused``: launches and disruption; ``disruption_paused``: disruption alone.
     ``other_provisioner``: who else provisions nodes in the cluster, as the sweep last saw it; "" = nobody."""
 

@@ -97,7 +97,8 @@ def _retry_later(ports: LifecyclePorts, launch: str, failure: ApiError, now: dat
         return
     delay = retry_seconds(2)
     at = epoch_ms(now + timedelta(seconds=delay))
-    why = row.failure if row.request else f"{failure.code}: {failure}"[:FAILURE_CHARACTERS]
+    lacks_request = row.phase in ("planned", "claimed") and not row.request
+    why = f"{failure.code}: {failure}"[:FAILURE_CHARACTERS] if lacks_request else row.failure
     ports.state.save(msgspec.structs.replace(row, failure=why, not_before=at, due=at))
     ring_lifecycle(ports, "launch", [launch], delay_seconds=delay)
 
