@@ -156,6 +156,18 @@ def is_opening(node: ClusterObject | None) -> bool:
     )
 
 
+def awaits_pods(node: ClusterObject | None) -> bool:
+    """Whether it is a Node of a NodeClaim that pods may come to, and that only has to be initialized."""
+    return (
+        isinstance(node, Node)
+        and is_claimed(node)
+        and node.is_open
+        and node.is_registered
+        and not (node.is_initialized or _is_deleting(node))
+        and not any(taint.key in _STEP_TAINTS for taint in node.taints)
+    )
+
+
 def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bool:
     """Whether lifecycle may have something to do that it does not know of.
 
@@ -265,7 +277,7 @@ def doorbells_at_start(objects_by_kind: Mapping[str, Mapping[str, ClusterObject]
 def _at_start(obj: ClusterObject) -> frozenset[QueuedDoorbell]:
     match obj:
         case Node(name=name):
-            unsettled = not obj.is_ready or _is_deleting(obj) or bool(obj.taints)
+            unsettled = not obj.is_ready or _is_deleting(obj) or bool(obj.taints) or awaits_pods(obj)
             return _ring_if(unsettled, node_doorbell(name))
         case NodeClaim(name=name):
             return _ring_if(_is_deleting(obj) or not obj.node_name, QueuedDoorbell("lifecycle", "claim", name))

@@ -45,7 +45,7 @@ OPENING_SECONDS = 1.5
 POD_EVENT_SECONDS = 10.0
 # Hardly anything waits for what their node's step writes about pods that came to it, while nodes may be joining for
 # others that still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all
-# that were planned for it, too.
+# that were planned for it, too; and a node that pods may come to is initialized then, in the same step.
 BOUND_WINDOW = BatchWindow(idle_seconds=3.0, max_seconds=POD_EVENT_SECONDS)
 # A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often.
 SHORTEST_DRAIN_SECONDS = 5.0
@@ -178,10 +178,16 @@ class Loop:
         if update.kind == CAPACITY_BUFFER:
             self._watch_scalables(self.cache.buffers.scalable_kinds())
         self.pods.add(PODS in cache_update.doorbells, now)
-        self._request(cache_update.doorbells - set(map(node_doorbell, cache_update.opening_nodes)), now)
+        later = cache_update.opening_nodes | cache_update.open_nodes
+        self._request(cache_update.doorbells - set(map(node_doorbell, later)), now)
         self._nodes = request_keys(self._nodes, cache_update.opening_nodes, now + OPENING_SECONDS)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
-        self._bound = add_to_batch(self._bound, frozenset(map(node_doorbell, cache_update.bound_nodes)), now)
+        bound = cache_update.bound_nodes
+        if self.cache.has_pending_pods():
+            bound |= cache_update.open_nodes
+        else:
+            self._nodes = request_keys(self._nodes, cache_update.open_nodes, now)
+        self._bound = add_to_batch(self._bound, frozenset(map(node_doorbell, bound)), now)
         self._drains = hold_keys(self._drains, cache_update.closed_nodes, now + SHORTEST_DRAIN_SECONDS)
         self._drains = request_keys(self._drains, cache_update.drain_event_nodes, now)
         if cache_update.buffers_have_other_room:

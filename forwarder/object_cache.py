@@ -10,6 +10,7 @@ from forwarder.change_log import ChangeLog
 from forwarder.doorbells import (
     PODS,
     QueuedDoorbell,
+    awaits_pods,
     changes_room,
     doorbells_at_start,
     doorbells_for_change,
@@ -35,7 +36,8 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     """What an update rings. ``pod_event_nodes``: nodes that a pod left, or on which it was terminated; ``bound_nodes``:
     nodes to which one was bound.
     ``closed_nodes``: those that are drained from now on; ``drain_event_nodes``: on which the drain may go on.
-    ``opening_nodes``: those that joined, and ring once more when their taints are off.
+    ``opening_nodes``: those that joined, and ring once more when their taints are off;
+    ``open_nodes``: those that pods may come to from now on, before they are initialized.
 
     ``buffers_have_other_room``: there are CapacityBuffers, and nodes have more or less room for them than before.
     """
@@ -47,6 +49,7 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     drain_event_nodes: frozenset[str] = frozenset()
     opening_nodes: frozenset[str] = frozenset()
     bound_nodes: frozenset[str] = frozenset()
+    open_nodes: frozenset[str] = frozenset()
 
 
 NEVER_CONTACTED = -float("inf")
@@ -156,7 +159,11 @@ class ObjectCache:
         closed = frozenset({after.metadata.name} if closes and after is not None else ())
         opening = frozenset({after.metadata.name} if before is None and after is not None and is_opening(after) else ())
         bound = frozenset(nodes if is_bound_now(before, after) else ()) - self._closed
-        return CacheUpdate(doorbells, nodes - self._closed - bound, has_other_room, closed, drains, opening, bound)
+        opens = awaits_pods(after) and not awaits_pods(before)
+        opened = frozenset({after.metadata.name} if opens and after is not None else ())
+        return CacheUpdate(
+            doorbells, nodes - self._closed - bound, has_other_room, closed, drains, opening, bound, opened
+        )
 
     def _doorbells_of_released_class(self, gone: ClusterObject | None) -> frozenset[QueuedDoorbell]:
         """For the EC2NodeClass that only waited for the NodeClaim that is gone, its last one, to be deleted itself."""
@@ -222,6 +229,7 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     drains: set[str] = set()
     opening: set[str] = set()
     bound: set[str] = set()
+    opened: set[str] = set()
     has_other_room = False
     for update in updates:
         doorbells |= update.doorbells
@@ -231,9 +239,10 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         drains |= update.drain_event_nodes
         opening |= update.opening_nodes
         bound |= update.bound_nodes
+        opened |= update.open_nodes
     return CacheUpdate(
         frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains),
-        frozenset(opening), frozenset(bound),
+        frozenset(opening), frozenset(bound), frozenset(opened),
     )  # fmt: skip
 
 

@@ -204,3 +204,13 @@ def test_at_the_start_what_is_unfinished_is_looked_at() -> None:
         "EC2NodeClass": {"a": decoded("EC2NodeClass", objects.wish())},
     }
     assert doorbells_at_start(found) == {PODS, NODE, CLAIM, NODEPOOLS, CLASS}
+
+
+@pytest.mark.parametrize(("node", "rings"), [
+    (node_of(keys=(REGISTERED,)), True),
+    (node_of(keys=(REGISTERED, INITIALIZED)), False),
+    (node_of(keys=()), False),
+    (decoded("Node", objects.node(pool="", further_labels=(REGISTERED,))), False),
+])  # fmt: skip
+def test_at_the_start_a_node_that_is_only_to_be_initialized_is_looked_at(node: ClusterObject, rings: bool) -> None:
+    assert doorbells_at_start({"Node": {"n": node}}) == ({NODE} if rings else frozenset())

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from forwarder.doorbells import PODS, QueuedDoorbell
-from forwarder.kinds import WATCHED_KINDS, decode_manifest
+from forwarder.kinds import WATCHED_KINDS, ClusterObject, decode_manifest
 from forwarder.loop import (
     BOUND_WINDOW,
     NODE_SECONDS,
@@ -269,6 +269,58 @@ def test_a_node_that_becomes_ready_does_not_ring_before_its_taints_are_off() -> 
     scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED))))
     scene.pass_time(3, step=0.1)
     assert not scene.sent
+
+
+REGISTERED = "karpenter.sh/registered"
+
+
+def registered(*taints: str, name: str = "n") -> ClusterObject:
+    return decoded("Node", objects.node(name, taints=taints, further_labels=(REGISTERED,)))
+
+
+@pytest.mark.parametrize("joined", [registered("node.kubernetes.io/not-ready"), registered(JOINED[0])])
+def test_a_node_that_pods_may_come_to_is_initialized_when_those_that_wait_have_come(joined: ClusterObject) -> None:
+    """One step sees that it is to be initialized, and its pods."""
+    scene = Scene().start(Node=joined)
+    scene.tell(waiting("p"), waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered()))
+    scene.pass_time(1.5, step=0.1)
+    scene.tell(change("Pod", "uid-p", BOUND))
+    scene.pass_time(9)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx(
+        [1.5 + BOUND_WINDOW.idle_seconds], abs=0.6
+    )
+
+
+def test_a_node_to_which_no_pod_comes_is_initialized_soon_all_the_same() -> None:
+    scene = Scene().start(Node=registered("node.kubernetes.io/not-ready"))
+    scene.tell(waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered()))
+    scene.pass_time(9)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx(
+        [BOUND_WINDOW.idle_seconds], abs=0.6
+    )
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_node_that_pods_wait_for_until_it_is_looked_at_rings_at_once(waits: bool) -> None:
+    """It is held, or no pod waits and the nodes that it is to replace do."""
+    taints = ("spotwright.dev/held",) if waits else ()
+    scene = Scene().start(Node=registered("node.kubernetes.io/not-ready", *taints))
+    if waits:
+        scene.tell(waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered(*taints)))
+    scene.pass_time(3, step=0.1)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx([0], abs=0.25)
 
 
 def test_a_node_that_is_drained_is_looked_at_when_its_pods_have_ended_and_the_shortest_drain_is_over() -> None:

@@ -113,7 +113,7 @@ def test_evaluations_when_nominations_end_keep_a_distance(world: World) -> None:
     """Where hundreds of drifted nodes join, a nomination ends at any time."""
     end = nominated_until(drift_as_it_joins(world))
     world.clock.advance((end - world.clock.now()).total_seconds() - 1)
-    world.state.planners.pop("nominations")
+    world.state.planners.pop("nominations", None)
     evaluate(world.ports, gather=gather_live, clock=world.clock.now)
     soonest = epoch_ms(world.clock.now()) + NOMINATIONS_SECONDS * 1000
     assert max(bell.at for bell in world.doorbells.messages if bell.doorbell.kind == "evaluate") == soonest
@@ -147,7 +147,7 @@ def test_a_node_is_disrupted_though_nothing_can_be_rung_for_when_another_one_is_
             raise Throttled("too many writes")
         return throttle(work, now=now, until=until)
 
-    world.state.planners.pop("nominations")
+    world.state.planners.pop("nominations", None)
     if failing == "doorbells":
         monkeypatch.setattr(world.doorbells, "ring", fail_to_ring)
     else:

@@ -1,6 +1,7 @@
 """Where all pods that wait are alike, no node is held for those that were planned for it: any may take any."""
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
@@ -20,6 +22,7 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.lifecycle.joining.nominations import BINDING_TIMEOUT, HELD_TAINT
+from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.planning.time_budget import MINIMUM_PODS
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import NominationRow
@@ -394,3 +397,67 @@ def test_start_up_taints_stay_as_they_are(world: World) -> None:
     world.cluster.update("nodes", node.name, taints=())
     assert world.run(30, until=lambda: len(world.running_pods()) == 1)
     assert world.run(timedelta(minutes=1).seconds, until=lambda: {row.phase for row in rows(world)} == {"done"})
+
+
+def joins_open(world: World) -> NodeClaim:
+    """The one claim, after the first step that saw its Node, which joined Ready."""
+    world.kubelets.ready_seconds = 0
+    world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
+    world.clock.advance(world.kubelets.boot_seconds)
+    world.act_outside()
+    world.forget_changes()
+    (node,) = world.cluster.nodes()
+    assert node.is_open
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
+    (claim,) = world.claims()
+    assert claim.is_condition_true("Registered")
+    return claim
+
+
+def test_a_node_that_joins_ready_is_initialized_after_its_pods_have_come(world: World) -> None:
+    """By one step, which looks at them as well."""
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    claim = joins_open(world)
+    assert not claim.is_condition_true("Initialized")
+    assert not world.cluster.find("nodes", claim.node_name).is_initialized
+    for pod in world.cluster.all("pods"):
+        world.cluster.update("pods", pod.key, node_name=claim.node_name, phase="Running")
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", claim.node_name)], now=world.clock.now())
+    (claim,) = world.claims()
+    assert claim.is_condition_true("Initialized")
+    assert world.cluster.find("nodes", claim.node_name).is_initialized
+    assert {labels.INSTANCE_TAGGED, labels.PODS_SEEN} <= claim.metadata.annotations.keys()
+    assert claim.last_pod_event_time is not None
+    assert [(row.phase, row.due) for row in rows(world)] == [("done", 0)]
+
+
+def test_a_node_that_joins_ready_is_initialized_though_no_doorbell_rings_again(world: World) -> None:
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    joins_open(world)
+    world.forget_changes()
+    assert world.run(NODE_TICK_SECONDS + 5, until=lambda: world.claims()[0].is_condition_true("Initialized"))
+
+
+def test_a_node_that_joins_ready_and_no_pod_waits_for_is_initialized_at_once(world: World) -> None:
+    """What registers it labels it by the same write: the node that it replaces may be waiting for that."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1500), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (old,) = world.cluster.nodes()
+    world.interrupt_spot(world.ec2.live_instances()[0].id)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    world.kubelets.ready_seconds = 0
+    written: list[tuple[bool, bool]] = []
+    usual = world.cluster.set_taints
+
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+        after = usual(node, taints, **more)
+        written.extend([(after.is_registered, after.is_initialized)] if node.name != old.name else [])
+        return after
+
+    world.cluster.set_taints = set_taints  # type: ignore[method-assign]
+    assert world.run(30, until=lambda: len(world.cluster.nodes()) == 2 and bool(written))
+    (claim,) = (claim for claim in world.claims() if claim.node_name != old.name)
+    assert claim.is_condition_true("Initialized")
+    assert written == [(True, True)]

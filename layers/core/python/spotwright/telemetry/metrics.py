@@ -82,7 +82,8 @@ DECISION_TO_FLEET_SECONDS: Final = Metric(
     counted=(lines.LAUNCHED_NODECLAIM,), counted_field="seconds", line=Line(Graph.LATENCY, "p90"),
 )
 FLEET_TO_READY_SECONDS: Final = Metric(
-    "FleetToReadySeconds", _SECONDS, ("lifecycle",), "From the NodeClaim's instance to its node being initialized.",
+    "FleetToReadySeconds", _SECONDS, ("lifecycle",),
+    "From the NodeClaim's instance to its node being initialized, up to 10 s after it may take pods while pods wait.",
     counted=(lines.INITIALIZED_NODECLAIM,), counted_field="seconds", line=Line(Graph.LATENCY, "p90"),
 )
 

@@ -11,7 +11,12 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.workflows.lifecycle.commands import ring_commands
 from spotwright.workflows.lifecycle.joining import nominations
-from spotwright.workflows.lifecycle.joining.initialized import set_consolidatable, soonest, tag
+from spotwright.workflows.lifecycle.joining.initialized import (
+    set_consolidatable,
+    soonest,
+    step_pods,
+    tag,
+)
 from spotwright.workflows.lifecycle.joining.results import with_consistency, write_result
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -35,9 +40,14 @@ def step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | No
     if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
-    binding = nominations.await_binding(ports, claim, node, None, now, nomination)
+    # Pods may have come to a node that has been open for a while.
+    may_have_come = node is not None and nomination is None and nominations.are_pods_awaited(ports, claim, now)
+    pods = ports.cluster.pods(node=claim.node_name) if may_have_come else None
+    binding = nominations.await_binding(ports, claim, node, pods, now, nomination)
     if binding is not None:
         return binding
+    if pods is not None:
+        return step_pods(ports, claim, node, pods, binding, now)
     claim, tagging = tag(ports, claim, now)
     return soonest(tagging, set_consolidatable(ports, claim, binding, now))
 

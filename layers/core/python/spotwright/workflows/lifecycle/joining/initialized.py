@@ -1,7 +1,7 @@
 """A NodeClaim that is initialized: its pods and tags, Consolidatable, and a taint that no command stands for."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,6 +11,7 @@ from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition, format_time
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import reservations
@@ -44,6 +45,20 @@ def step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None,
         return None
     pods = ports.cluster.pods(node=node.name) if node is not None else ()
     binding = nominations.await_binding(ports, claim, node, pods, now)
+    return step_pods(ports, claim, node, pods, binding, now)
+
+
+def step_pods(
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    node: Node | None,
+    pods: Sequence[Pod],
+    binding: float | None,
+    now: datetime,
+) -> float | None:
+    """What the ``pods`` of the node of an initialized claim change. ``binding``: seconds until the next look at those
+    that are to be bound, None = no pod is. Seconds until the next step at the latest, None = there is none.
+    """
     annotations, tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None:
         claim = write_result(ports, claim, with_consistency(claim, node, StepResult()), now)

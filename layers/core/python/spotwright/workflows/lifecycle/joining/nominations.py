@@ -59,6 +59,16 @@ def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdat
     return msgspec.structs.replace(adoption, taints=(*adoption.taints, HELD_TAINT))
 
 
+def may_pods_come_first(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate, now: datetime) -> bool:
+    """Whether pods that wait are bound to the node as soon as it is adopted, before it is initialized."""
+    return HELD_TAINT not in adoption.taints and _are_pods_alike(ports, claim) and are_pods_awaited(ports, claim, now)
+
+
+def are_pods_awaited(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
+    """Whether pods that wait were planned for the claim's node, and have not all come as far as is known."""
+    return _open(ports, claim, now) is not None
+
+
 def release_node(
     ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime
 ) -> tuple[Node | None, NominationRow | None]:

@@ -62,7 +62,10 @@ def step_registration(
             return float("inf")
         give_up(ports, claim, timeout, now)
         return None
-    node = _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
+    adoption = nominations.with_held_taint(ports, claim, registration.node_update, now)
+    # Then the forwarder rings again when they have come: what initialization writes would be in their way.
+    are_pods_first = adoption.node.is_open and nominations.may_pods_come_first(ports, claim, adoption, now)
+    node = _adopt_node(ports, claim, adoption, are_pods_first=are_pods_first)
     registration_health.record_registration(ports, claim, now=now)
     result, initialization = registration.result, initialize(claim, node)
     # Some taint of the control plane may be left on a node that is initialized all the same.
@@ -74,7 +77,7 @@ def step_registration(
     record_events(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
     if claim.metadata.deletion_timestamp:
         return 1.0
-    return float("inf") if is_starting else step_initialization(ports, claim, node, now)
+    return float("inf") if is_starting or are_pods_first else step_initialization(ports, claim, node, now)
 
 
 def _registered_claims(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None) -> tuple[NodeClaim, ...]:
@@ -99,9 +102,9 @@ def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
     return ports.cluster.patch_nodeclaim(claim, {"labels": partition})
 
 
-def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> Node | None:
+def _adopt_node(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate, *, are_pods_first: bool) -> Node | None:
     """The node afterwards; None = it is gone. Labels and taints are written together, so that pods come only to a node
-    with all its labels.
+    with all its labels. A node that is initialized thereby is labeled so by the same write, unless ``are_pods_first``.
 
     A kubelet that joins writes its Node often: what it changed in between is read, and the taints are set on that.
     """
@@ -110,7 +113,13 @@ def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> Node | None:
         if current is None:
             return None
         try:
-            return ports.cluster.set_taints(current, _adopted_taints(adoption, current), metadata=adoption.metadata)
+            taints, metadata = _adopted_taints(adoption, current), adoption.metadata
+            if (
+                not are_pods_first
+                and initialize(claim, msgspec.structs.replace(current, taints=taints)).log is not None
+            ):
+                metadata = metadata | {"labels": metadata["labels"] | {labels.INITIALIZED: "true"}}
+            return ports.cluster.set_taints(current, taints, metadata=metadata)
         except Conflict:
             if attempt == TAINT_ATTEMPTS:
                 raise
