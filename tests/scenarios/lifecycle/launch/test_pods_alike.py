@@ -90,6 +90,21 @@ def test_a_pod_may_take_the_place_of_another_that_is_alike(world: World) -> None
     assert {row.phase for row in rows(world)} == {"done"}
 
 
+@pytest.mark.parametrize("deleted", [1, 2])
+def test_pods_that_were_deleted_before_they_were_bound_did_not_land(
+    world: World, caplog: pytest.LogCaptureFixture, deleted: int
+) -> None:
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    world.forget_deployments()
+    for pod in world.cluster.all("pods")[:deleted]:
+        world.cluster.remove("pods", pod.key)
+    with caplog.at_level(logging.INFO, logger="spotwright.lifecycle"):
+        world.run(90)
+    (ended,) = (vars(record) for record in caplog.records if record.message == log_lines.NOMINATION_ENDED.message)
+    assert (ended["planned"], ended["bound"]) == (2, 2 - deleted)
+
+
 def with_late_node(world: World) -> NominationRow:
     """Two pods and their nodes, of which one comes later; its pod is bound to the other. The row of that other."""
     world.rings_for_pods = True

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.aws import token_bucket
-from spotwright.errors import InvalidRequest, Unavailable
+from spotwright.errors import InvalidRequest, Throttled, Unavailable
 from spotwright.lifecycle.registration_health import CONDITION
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model.kubernetes.meta import Condition, find_condition
@@ -134,6 +134,19 @@ def test_nodes_that_had_to_wait_for_their_turn_did_not_fail(world: World, at_fir
     assert status(world) == "Unknown"
     assert world.run(20 * MINUTES, until=lambda: len(world.running_pods()) == 2)
     assert status(world) == "True"
+
+
+def test_nodes_that_ec2_refuses_as_too_many_at_once_did_not_fail(world: World) -> None:
+    """It was asked for them, and starts none until others are long started."""
+    said = "Account 1 has been throttled on ec2:CreateFleet because it exceeded its resource rate limit."
+    throttled = Throttled(said, code="RequestLimitExceeded")
+    world.effects.inject(Fault("ec2", "create_fleet", throttled, times=10**6))
+    world.deploy(ONE_EACH, 2)
+    assert world.run(20, until=lambda: len(world.claims()) == 2)
+    first = {claim.name for claim in world.claims()}
+    assert world.run(6 * MINUTES, until=lambda: not first & {claim.name for claim in world.claims()})
+    world.run(10)
+    assert status(world) == "Unknown"
 
 
 def test_a_launch_that_ec2_does_not_answer_fails(world: World) -> None:

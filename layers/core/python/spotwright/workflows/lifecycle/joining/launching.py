@@ -33,9 +33,11 @@ def step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float
 
 
 def _was_requested(ports: LifecyclePorts, claim: NodeClaim) -> bool:
-    """Whether EC2 was asked for the claim's instance, or may have been, or the request could not be made."""
+    """Whether EC2 was asked for the claim's instance, or may have been, or the request could not be made. A request
+    that EC2 refuses because too many instances are started waits for its turn again.
+    """
     launch = ports.state.launch(launch_id(claim))
-    return launch is None or bool(launch.request or launch.failure) or launch.attempt > 0
+    return launch is None or bool(launch.requested_at or launch.failure) or launch.attempt > 0
 
 
 def _is_launched_late(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:

@@ -124,9 +124,11 @@ def await_binding(
         places = max(0, len(row.pods) - sum(1 for pod in pods or () if is_reschedulable(pod)))
         if places and age < LOOK_SECONDS:
             return next_look
-        unbound = _waiting(ports, _missing(row, pods or ()))
+        found = _present(ports, _missing(row, pods or ()))
+        unbound = [pod for pod in found if not pod.node_name]
         if not unbound:
-            _close(ports, row, "done", len(row.pods), now)
+            gone = len(_missing(row, (*(pods or ()), *found)))
+            _close(ports, row, "done", len(row.pods) - min(gone, places), now)
             return None
         if age < LOOK_SECONDS:
             return next_look
@@ -202,10 +204,10 @@ def _plan_displaced(ports: LifecyclePorts, claim: NodeClaim, node: Node, pods: i
     log_line(log, log_lines.PODS_DISPLACED, nodeclaim=claim.name, node=node.name, pods=pods)
 
 
-def _waiting(ports: LifecyclePorts, pods: Mapping[str, str]) -> list[Pod]:
-    """Those of ``pods`` (key → uid) that have no node."""
+def _present(ports: LifecyclePorts, pods: Mapping[str, str]) -> list[Pod]:
+    """Those of ``pods`` (key → uid) that exist."""
     found = in_parallel(lambda key: ports.cluster.pod(*key.split("/", 1)), sorted(pods))
-    return [pod for pod in found if pod is not None and pod.metadata.uid == pods[pod.key] and not pod.node_name]
+    return [pod for pod in found if pod is not None and pod.metadata.uid == pods[pod.key]]
 
 
 def have_ended(ports: LifecyclePorts, claim: NodeClaim) -> bool:
