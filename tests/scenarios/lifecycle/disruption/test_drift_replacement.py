@@ -126,6 +126,16 @@ def test_nobody_evaluates_when_the_nominations_of_other_nodes_end(world: World) 
     assert "nominations" not in world.state.planners
 
 
+def test_nobody_evaluates_when_an_empty_node_that_nothing_consolidates_is_nominated_no_more(world: World) -> None:
+    with_nodes(world, 1)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), 0)
+    assert world.run(15, until=lambda: not world.cluster.all("pods"))
+    assert nominated_until(world.claims()[0]) > world.clock.now()
+    evaluate(world.ports, gather=gather_live, clock=world.clock.now)
+    assert "nominations" not in world.state.planners
+
+
 @pytest.mark.parametrize("failing", ["state", "doorbells"])
 def test_a_node_is_disrupted_though_nothing_can_be_rung_for_when_another_one_is_nominated_no_more(
     world: World, monkeypatch: pytest.MonkeyPatch, failing: str

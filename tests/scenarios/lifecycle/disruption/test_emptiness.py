@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from spotwright.decisions.decision import decode_decision
+from spotwright.disruption import blockers
 from spotwright.errors import Denied, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.consolidation_timer import pods_digest
@@ -304,6 +305,21 @@ def test_an_empty_node_is_terminated_25_seconds_after_consolidate_after(
     world.deploy(ONE_EACH, 0)
     assert world.run(10, until=lambda: not world.cluster.all("pods"))
     assert world.run(30 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+
+@pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])
+def test_a_node_that_is_empty_soon_after_it_joined_is_terminated_when_it_is_nominated_no_more(
+    world: World, second_of_the_minute: int
+) -> None:
+    """As where a NodePool that never consolidated is told to: the schedule is not waited for."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=0)
+    world.rings_for_pods = True
+    world.run(second_of_the_minute)
+    grown(world, 1)
+    world.deploy(ONE_EACH, 0)
+    left = (blockers.nominated_until(world.claims()[0]) - world.clock.now()).total_seconds()
+    assert left > 10
+    assert world.run(int(left) + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
 
 
 @pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])

@@ -17,6 +17,7 @@ from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import LaunchRow
 from spotwright.workflows.sweep.full import full_sweep
 
 THROTTLED = Throttled("too many requests", code="RequestLimitExceeded")
@@ -395,3 +396,28 @@ def test_a_quota_that_is_used_up_is_told_of_and_tried_again_every_three_minutes(
     world.ec2.error_codes.clear()
     assert all_run(world, 5, seconds=240)
     assert is_tidy(world)
+
+
+def test_a_launch_whose_claims_are_gone_waits_a_minute_for_the_answer_to_its_last_request(world: World) -> None:
+    """EC2 may be working on that request, though it did not answer, nor the ones before."""
+    sent: list[int] = []
+
+    def no_answer(request: Mapping[str, Any]) -> FleetResult:
+        sent.append(world.clock.milliseconds())
+        raise Unavailable("no answer")
+
+    world.ec2.create_fleet = no_answer  # type: ignore[method-assign]
+    deployed(world)
+    assert world.run(120, until=lambda: len(sent) > 1 and sent[-1] - sent[0] > 30_000)
+    world.forget_deployments()
+    for pod in world.cluster.all("pods"):
+        world.cluster.remove("pods", pod.key)
+    for claim in world.claims():
+        world.cluster.remove("nodeclaims", claim.name)
+    requests = len(sent)
+    assert world.run(
+        300,
+        until=lambda: {row.phase for row in world.state.rows.values() if isinstance(row, LaunchRow)} == {"done"},
+    )
+    assert len(sent) == requests
+    assert world.clock.milliseconds() - sent[-1] >= 60_000

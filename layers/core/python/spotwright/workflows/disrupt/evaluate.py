@@ -7,7 +7,7 @@ another provisioner runs in it, nothing is proposed, and no proposal is committe
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -55,7 +55,7 @@ CANARY_SECONDS: Final = 10
 # Between doorbells for NodeClaims whose condition Consolidatable is outdated: where hundreds of nodes join, evaluations
 # follow each other in seconds, and lifecycle takes longer for the same NodeClaims. Less than the schedule's minute.
 TIMERS_SECONDS: Final = 50
-# An evaluation for drifted nodes that are nominated no more comes so much later at least: nodes join one after another.
+# An evaluation for nodes that are nominated no more comes so much later at least: nodes join one after another.
 NOMINATIONS_SECONDS: Final = 5
 # Events recorded in one evaluation; the others follow in the next minutes.
 EVENTS_AT_ONCE: Final = 100
@@ -84,7 +84,7 @@ def evaluate(
     _record_obstacles(ports, snapshot, blockers.annotation_events(snapshot))
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
-    _ring_when_nominations_end(ports, snapshot)
+    _ring_when_nominations_end(ports, snapshot, {blocked.claim for blocked in empty_nodes.blocked})
     candidates, digest = _propose(ports, snapshot, empty_nodes.claims)
     if not candidates:
         result = _disrupt_with_pods(ports, snapshot, plan, locked, clock, seconds_left)
@@ -161,11 +161,17 @@ def _look_at_canaries_soon(ports: ProvisionPorts, now: datetime) -> None:
         ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")], delay_seconds=CANARY_SECONDS)
 
 
-def _ring_when_nominations_end(ports: ProvisionPorts, snapshot: Snapshot) -> None:
-    """Evaluate again when the first drifted node counts as nominated no more, once for all of them."""
+def _ring_when_nominations_end(ports: ProvisionPorts, snapshot: Snapshot, empty: Collection[str]) -> None:
+    """Evaluate again when the first drifted node counts as nominated no more, or the first one of the ``empty`` claims
+    that are consolidatable, once for all of them.
+    """
     now = snapshot.now
-    drifted = (claim for claim in snapshot.nodeclaims if claim.is_condition_true(drift.REASON))
-    ends = [end for end in map(blockers.nominated_until, drifted) if end > now]
+    to_go = (
+        claim
+        for claim in snapshot.nodeclaims
+        if claim.is_condition_true(drift.REASON) or (claim.name in empty and claim.is_condition_true("Consolidatable"))
+    )
+    ends = [end for end in map(blockers.nominated_until, to_go) if end > now]
     if not ends:
         return
     seconds = max(NOMINATIONS_SECONDS, math.ceil((min(ends) - now).total_seconds()))

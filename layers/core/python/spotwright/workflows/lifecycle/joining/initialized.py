@@ -9,6 +9,7 @@ from spotwright.lifecycle.steps import StepResult, false_condition, true_conditi
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import is_reschedulable
 from spotwright.model.kubernetes.meta import find_condition, format_time
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
@@ -20,6 +21,7 @@ from spotwright.workflows.lifecycle.actions import (
     has_disrupted_taint,
     log,
     request_disruption,
+    request_disruption_soon,
     ring_lifecycle,
     uncordon,
     update_conditions,
@@ -74,6 +76,9 @@ def step_pods(
                     "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
                 )
             annotations = {**annotations, labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
+            if claim.is_condition_true("Consolidatable") and not any(map(is_reschedulable, pods)):
+                # Where consolidateAfter is 0s, no condition changes that would ask for it.
+                request_disruption_soon(ports, now=now)
         _add_class_label(ports, claim, node)
     claim = _with_annotations(ports, claim, annotations)
     return soonest(tagging, binding, set_consolidatable(ports, claim, binding, now))
