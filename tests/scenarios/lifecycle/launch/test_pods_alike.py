@@ -399,8 +399,15 @@ def test_start_up_taints_stay_as_they_are(world: World) -> None:
     assert world.run(timedelta(minutes=1).seconds, until=lambda: {row.phase for row in rows(world)} == {"done"})
 
 
-def joins_open(world: World) -> NodeClaim:
-    """The one claim, after the first step that saw its Node, which joined Ready."""
+def ring_node(world: World) -> NodeClaim:
+    """For the one Node that there is; its claim afterwards."""
+    (node,) = world.cluster.nodes()
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
+    (claim,) = world.claims()
+    return claim
+
+
+def joins_ready(world: World) -> None:
     world.kubelets.ready_seconds = 0
     world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
     world.clock.advance(world.kubelets.boot_seconds)
@@ -408,8 +415,12 @@ def joins_open(world: World) -> NodeClaim:
     world.forget_changes()
     (node,) = world.cluster.nodes()
     assert node.is_open
-    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
-    (claim,) = world.claims()
+
+
+def joins_open(world: World) -> NodeClaim:
+    """The one claim, after the first step that saw its Node, which joined Ready."""
+    joins_ready(world)
+    claim = ring_node(world)
     assert claim.is_condition_true("Registered")
     return claim
 
@@ -423,8 +434,7 @@ def test_a_node_that_joins_ready_is_initialized_after_its_pods_have_come(world: 
     assert not world.cluster.find("nodes", claim.node_name).is_initialized
     for pod in world.cluster.all("pods"):
         world.cluster.update("pods", pod.key, node_name=claim.node_name, phase="Running")
-    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", claim.node_name)], now=world.clock.now())
-    (claim,) = world.claims()
+    claim = ring_node(world)
     assert claim.is_condition_true("Initialized")
     assert world.cluster.find("nodes", claim.node_name).is_initialized
     assert {labels.INSTANCE_TAGGED, labels.PODS_SEEN} <= claim.metadata.annotations.keys()
@@ -438,6 +448,18 @@ def test_a_node_that_joins_ready_is_initialized_though_no_doorbell_rings_again(w
     joins_open(world)
     world.forget_changes()
     assert world.run(NODE_TICK_SECONDS + 5, until=lambda: world.claims()[0].is_condition_true("Initialized"))
+
+
+def test_a_node_that_was_adopted_before_its_claim_says_so_is_initialized_with_it(world: World) -> None:
+    """The step that adopts it does not change it any more, so that no doorbell rings again."""
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    joins_ready(world)
+    world.effects.inject(Fault("cluster", "write_nodeclaim_status", Unavailable("no answer")))
+    assert not ring_node(world).is_condition_true("Registered")
+    assert world.cluster.nodes()[0].is_registered
+    assert ring_node(world).is_condition_true("Initialized")
+    assert [row.phase for row in rows(world)] == ["promised"]
 
 
 def test_a_node_that_joins_ready_and_no_pod_waits_for_is_initialized_at_once(world: World) -> None:
