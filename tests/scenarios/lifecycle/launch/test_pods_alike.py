@@ -414,17 +414,29 @@ def test_start_up_taints_stay_as_they_are(world: World) -> None:
     assert world.run(timedelta(minutes=1).seconds, until=lambda: {row.phase for row in rows(world)} == {"done"})
 
 
-def joins_open(world: World) -> NodeClaim:
-    """The one claim, after the first step that saw its Node, which joined Ready."""
-    world.kubelets.ready_seconds = 0
+def ring_node(world: World) -> NodeClaim:
+    """For the one Node that there is; its claim afterwards."""
+    (node,) = world.cluster.nodes()
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
+    (claim,) = world.claims()
+    return claim
+
+
+def joins(world: World, ready_seconds: int = 0) -> None:
+    """Its Node is there, and no step has seen it; it is Ready in so many seconds."""
+    world.kubelets.ready_seconds = ready_seconds
     world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
     world.clock.advance(world.kubelets.boot_seconds)
     world.act_outside()
     world.forget_changes()
     (node,) = world.cluster.nodes()
-    assert node.is_open
-    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", node.name)], now=world.clock.now())
-    (claim,) = world.claims()
+    assert node.is_open == (not ready_seconds)
+
+
+def joins_open(world: World) -> NodeClaim:
+    """The one claim, after the first step that saw its Node, which joined Ready."""
+    joins(world)
+    claim = ring_node(world)
     assert claim.is_condition_true("Registered")
     return claim
 
@@ -438,8 +450,7 @@ def test_a_node_that_joins_ready_is_initialized_after_its_pods_have_come(world: 
     assert not world.cluster.find("nodes", claim.node_name).is_initialized
     for pod in world.cluster.all("pods"):
         world.cluster.update("pods", pod.key, node_name=claim.node_name, phase="Running")
-    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", claim.node_name)], now=world.clock.now())
-    (claim,) = world.claims()
+    claim = ring_node(world)
     assert claim.is_condition_true("Initialized")
     assert world.cluster.find("nodes", claim.node_name).is_initialized
     assert {labels.INSTANCE_TAGGED, labels.PODS_SEEN} <= claim.metadata.annotations.keys()
@@ -453,6 +464,43 @@ def test_a_node_that_joins_ready_is_initialized_though_no_doorbell_rings_again(w
     joins_open(world)
     world.forget_changes()
     assert world.run(NODE_TICK_SECONDS + 5, until=lambda: world.claims()[0].is_condition_true("Initialized"))
+
+
+@pytest.mark.parametrize(("others", "seconds", "nominated"), [(1, 3, 1), (2, 3, 0), (1, 2, None), (0, 3, None)])
+@pytest.mark.parametrize("ready_seconds", [0, 3])
+def test_pods_whose_places_were_taken_before_their_node_is_initialized_do_not_wait_longer_for_that(
+    world: World, ready_seconds: int, others: int, seconds: int, nominated: int | None
+) -> None:
+    """None = nothing is done: they may still come, or find a place elsewhere."""
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    joins(world, ready_seconds)
+    ring_node(world)
+    world.clock.advance(ready_seconds)
+    world.act_outside()
+    world.forget_changes()
+    (node,) = world.cluster.nodes()
+    assert node.is_open
+    assert not node.is_initialized
+    for number in range(others):
+        world.cluster.put("pods", builders.pod(f"other-{number}", cpu_millicores=900, node_name=node.name))
+    world.clock.advance(seconds)
+    assert ring_node(world).is_condition_true("Initialized")
+    rung = world.doorbells.receive("provision")
+    assert bool(rung) == (nominated is not None)
+    assert len([pod for pod in world.cluster.all("pods") if pod.nominated_node_name]) == (nominated or 0)
+
+
+def test_a_node_that_was_adopted_before_its_claim_says_so_is_initialized_with_it(world: World) -> None:
+    """The step that adopts it does not change it any more, so that no doorbell rings again."""
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    joins(world)
+    world.effects.inject(Fault("cluster", "write_nodeclaim_status", Unavailable("no answer")))
+    assert not ring_node(world).is_condition_true("Registered")
+    assert world.cluster.nodes()[0].is_registered
+    assert ring_node(world).is_condition_true("Initialized")
+    assert [row.phase for row in rows(world)] == ["promised"]
 
 
 def test_a_node_that_joins_ready_and_no_pod_waits_for_is_initialized_at_once(world: World) -> None:

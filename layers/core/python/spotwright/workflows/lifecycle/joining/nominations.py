@@ -121,7 +121,10 @@ def await_binding(
     age = (now - since).total_seconds() if since is not None else 0
     next_look = min(max(LOOK_SECONDS, age), (row.due - epoch_ms(now)) / 1000)
     if not row.node and _are_pods_alike(ports, claim):
-        places = max(0, len(row.pods) - sum(1 for pod in pods or () if is_reschedulable(pod)))
+        come = sum(1 for pod in pods or () if is_reschedulable(pod))
+        places = max(0, len(row.pods) - come)
+        # Those that came had been able to before the node was initialized, and so had the others.
+        age = max(age, _seconds_open(claim, node, now)) if come else age
         if places and age < LOOK_SECONDS:
             return next_look
         found = _present(ports, _missing(row, pods or ()))
@@ -152,6 +155,13 @@ def await_binding(
     if displaced:
         _plan_displaced(ports, claim, node, len(displaced))
     return next_look if waiting - displaced else None
+
+
+def _seconds_open(claim: NodeClaim, node: Node, now: datetime) -> float:
+    """For how long pods may have come to the node: since it has been Ready and registered."""
+    found = (find_condition(node.conditions, "Ready"), find_condition(claim.conditions, "Registered"))
+    times = [condition.last_transition_time for condition in found if condition is not None]
+    return min(((now - time).total_seconds() for time in times if time is not None), default=0)
 
 
 def _displaced(ports: LifecyclePorts, node: Node, pods: Iterable[Pod], waiting: Collection[str]) -> frozenset[str]:
