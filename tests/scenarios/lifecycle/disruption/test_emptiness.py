@@ -323,6 +323,21 @@ def test_a_node_that_is_empty_soon_after_it_joined_is_terminated_when_it_is_nomi
 
 
 @pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])
+def test_empty_nodes_of_a_nodepool_that_is_told_to_consolidate_go_without_the_schedule(
+    world: World, second_of_the_minute: int
+) -> None:
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
+    grown(world, 1)
+    world.deploy(ONE_EACH, 0)
+    world.run(180 - world.clock.now().second + second_of_the_minute)
+    pool = world.cluster.find("nodepools", "default")
+    about = msgspec.structs.replace(pool.metadata, generation=pool.metadata.generation + 1)
+    world.cluster.put("nodepools", msgspec.structs.replace(pool, metadata=about, consolidate_after_seconds=0))
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "nodepools")])
+    assert world.run(11 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+
+@pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])
 def test_pods_that_go_soon_after_others_came_do_not_begin_the_time_anew_a_minute_later(
     world: World, second_of_the_minute: int
 ) -> None:

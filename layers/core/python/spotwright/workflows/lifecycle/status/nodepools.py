@@ -21,6 +21,7 @@ from spotwright.workflows.lifecycle.actions import (
     for_each,
     log,
     record_events,
+    request_disruption_soon,
     request_pool_status,
     ring_lifecycle,
 )
@@ -45,7 +46,7 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     claims = ports.cluster.nodeclaims()
     pools, usages = _count(ports, claims, now)
     before = _counted.setdefault(ports.cluster, {})
-    changed, counted = set(), set()
+    changed, edited, counted = set(), set(), set()
 
     def update(pool: NodePool) -> None:
         try:
@@ -56,6 +57,7 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
             judged = _write_conditions(ports, pool, node_class, health.update.change if health else None, now)
             if health is not None:
                 registration_health.store(ports, pool, health)
+            edited.add(judged and _is_edited(pool))
             changed.update({judged, _write_hash(ports, pool, claims)})
         except (Conflict, NotFound) as lost:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodepool", object=pool.name, conflict=str(lost))
@@ -65,6 +67,9 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     finally:
         if True in changed:
             ring_lifecycle(ports, "drift", [""])
+        if True in edited:
+            # Budgets, consolidateAfter or the policy may be others.
+            request_disruption_soon(ports, now=now)
         if True in counted:
             _count_again(ports, len(claims), now)
 
@@ -136,6 +141,11 @@ def _write_conditions(
         record_events(ports, "nodepools", pool.metadata, transition_events(pool.conditions, written), now=now)
         record_events(ports, "nodepools", pool.metadata, nodepool_status.validation_events(changes), now=now)
     return bool(written)
+
+
+def _is_edited(pool: NodePool) -> bool:
+    """Whether its spec is another than the one that its conditions are about."""
+    return any(condition.observed_generation != pool.metadata.generation for condition in pool.conditions)
 
 
 def _write_hash(ports: LifecyclePorts, pool: NodePool, claims: Iterable[NodeClaim]) -> bool:
