@@ -274,8 +274,10 @@ def test_a_node_that_becomes_ready_does_not_ring_before_its_taints_are_off() -> 
 REGISTERED = "karpenter.sh/registered"
 
 
-def registered(*taints: str, name: str = "n") -> ClusterObject:
-    return decoded("Node", objects.node(name, taints=taints, further_labels=(REGISTERED,)))
+def registered(*taints: str, deleting: bool = False, memory: str = "7Gi") -> ClusterObject:
+    node = objects.node(taints=taints, further_labels=(REGISTERED,), deleting=deleting)
+    node["status"]["allocatable"]["memory"] = memory
+    return decoded("Node", node)
 
 
 @pytest.mark.parametrize("joined", [registered("node.kubernetes.io/not-ready"), registered(JOINED[0])])
@@ -321,6 +323,39 @@ def test_a_node_that_pods_wait_for_until_it_is_looked_at_rings_at_once(waits: bo
     scene.tell(change("Node", "uid-n", registered(*taints)))
     scene.pass_time(3, step=0.1)
     assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx([0], abs=0.25)
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    (registered(), registered(memory="6Gi")),
+    (registered(), registered("node.kubernetes.io/not-ready")),
+    (registered("node.kubernetes.io/not-ready"), registered(deleting=True)),
+])  # fmt: skip
+def test_what_else_becomes_of_a_node_that_is_to_be_initialized_rings_at_once(
+    before: ClusterObject, after: ClusterObject
+) -> None:
+    scene = Scene().start(Node=before)
+    scene.tell(waiting("other"))
+    scene.pass_time(12)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", after))
+    scene.pass_time(2, step=0.1)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx([0], abs=0.25)
+
+
+@pytest.mark.parametrize(("waits", "rings_after"), [(False, 0), (True, BOUND_WINDOW.idle_seconds)])
+def test_a_node_of_which_a_list_shows_that_pods_may_come_rings_as_one_of_which_a_watch_does(
+    waits: bool, rings_after: float
+) -> None:
+    scene = Scene().start(Node=registered("node.kubernetes.io/not-ready"))
+    if waits:
+        scene.tell(waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(*listed("Node", registered()))
+    scene.pass_time(9, step=0.1)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx([rings_after], abs=0.25)
 
 
 def test_a_node_that_is_drained_is_looked_at_when_its_pods_have_ended_and_the_shortest_drain_is_over() -> None:

@@ -40,9 +40,8 @@ def step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | No
     if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
-    # Pods may have come to a node that has been open for a while.
-    may_have_come = node is not None and nomination is None and nominations.are_pods_awaited(ports, claim, now)
-    pods = ports.cluster.pods(node=claim.node_name) if may_have_come else None
+    # Pods may have come to a node that has been open for a while, and do not ring again.
+    pods = ports.cluster.pods(node=claim.node_name) if nomination is None else None
     binding = nominations.await_binding(ports, claim, node, pods, now, nomination)
     if binding is not None:
         return binding

@@ -59,14 +59,9 @@ def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdat
     return msgspec.structs.replace(adoption, taints=(*adoption.taints, HELD_TAINT))
 
 
-def may_pods_come_first(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate, now: datetime) -> bool:
+def may_pods_come_first(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate) -> bool:
     """Whether pods that wait are bound to the node as soon as it is adopted, before it is initialized."""
-    return HELD_TAINT not in adoption.taints and _are_pods_alike(ports, claim) and are_pods_awaited(ports, claim, now)
-
-
-def are_pods_awaited(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
-    """Whether pods that wait were planned for the claim's node, and have not all come as far as is known."""
-    return _open(ports, claim, now) is not None
+    return HELD_TAINT not in adoption.taints and _are_pods_alike(ports, claim) and not have_ended(ports, claim)
 
 
 def release_node(
@@ -124,7 +119,7 @@ def await_binding(
         come = sum(1 for pod in pods or () if is_reschedulable(pod))
         places = max(0, len(row.pods) - come)
         # Those that came had been able to before the node was initialized, and so had the others.
-        age = max(age, _seconds_open(claim, node, now)) if come else age
+        age = _seconds_open(claim, node, now) if come else age
         if places and age < LOOK_SECONDS:
             return next_look
         found = _present(ports, _missing(row, pods or ()))

@@ -66,7 +66,7 @@ def step_registration(
     # Then the forwarder rings again when they have come: what initialization writes would be in their way. It has rung
     # already for a node that an earlier step has adopted.
     opens = adoption.node.is_open and not adoption.node.is_registered
-    are_pods_first = opens and nominations.may_pods_come_first(ports, claim, adoption, now)
+    are_pods_first = opens and nominations.may_pods_come_first(ports, claim, adoption)
     node = _adopt_node(ports, claim, adoption, are_pods_first=are_pods_first)
     registration_health.record_registration(ports, claim, now=now)
     result, initialization = registration.result, initialize(claim, node)
