@@ -10,6 +10,8 @@ import pytest
 from spotwright.errors import Conflict, Denied, InvalidRequest, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
@@ -240,29 +242,30 @@ def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world
     assert world.run(30, until=lambda: first.name not in {claim.name for claim in world.claims()})
 
 
-def test_a_claim_made_by_hand_is_launched_too(world: World) -> None:
-    from spotwright.model.karpenter.nodeclaim import NodeClaim
-    from spotwright.model.karpenter.nodepool import NodeClassReference
+def make_by_hand(world: World) -> None:
+    reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
+    about = ObjectMeta("by-hand", labels={labels.NODEPOOL: "default"})
+    requirements = builders.capacity_types("on-demand")
+    world.cluster.put("nodeclaims", NodeClaim(about, reference, requirements=requirements, requests={"cpu": 1500}))
 
-    world.cluster.put(
-        "nodeclaims",
-        NodeClaim(
-            ObjectMeta("by-hand", labels={labels.NODEPOOL: "default"}),
-            NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
-            requirements=builders.capacity_types("on-demand"),
-            requests={"cpu": 1500},
-        ),
-    )
+
+def test_a_claim_made_by_hand_is_launched_too(world: World) -> None:
+    make_by_hand(world)
     assert world.run(90, until=lambda: world.claims()[0].is_condition_true("Initialized"))
     (instance,) = world.ec2.live_instances()
     assert (instance.instance_type, instance.capacity_type) == ("c5.large", "on-demand")
     assert labels.FINALIZER in world.claims()[0].metadata.finalizers
 
 
-def test_a_claim_of_another_provider_is_left_alone(world: World) -> None:
-    from spotwright.model.karpenter.nodeclaim import NodeClaim
-    from spotwright.model.karpenter.nodepool import NodeClassReference
+def test_a_claim_made_by_hand_that_others_change_at_the_same_moment_is_launched_a_second_later(world: World) -> None:
+    """The forwarder says once that there is one."""
+    world.run(60 - world.clock.now().second + 2)
+    world.effects.inject(Fault("cluster", "patch_metadata", Conflict("it has changed", code="Conflict")))
+    make_by_hand(world)
+    assert world.run(5, until=lambda: world.claims()[0].is_condition_true("Launched"))
 
+
+def test_a_claim_of_another_provider_is_left_alone(world: World) -> None:
     foreign = world.cluster.put(
         "nodeclaims", NodeClaim(ObjectMeta("foreign"), NodeClassReference("karpenter.azure.com", "AKSNodeClass", "x"))
     )

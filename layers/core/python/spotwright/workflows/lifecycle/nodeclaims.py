@@ -149,8 +149,8 @@ def _step(
         # What changed need not ring: a heartbeat of the kubelet, or another step of the claim.
         if isinstance(lost, Conflict) and claim.metadata.deletion_timestamp is None and node is not None:
             ring_lifecycle(ports, "node", [node.name], delay_seconds=CONFLICT_SECONDS)
-        elif isinstance(lost, Conflict) and claim.metadata.deletion_timestamp is not None and node is None and not tick:
-            # EC2 says once that the instance has ended.
+        elif isinstance(lost, Conflict) and node is None and not tick:
+            # The forwarder says once that a user has created a claim, and EC2 that its instance has ended.
             ring_lifecycle(ports, "claim", [name], delay_seconds=CONFLICT_SECONDS)
     except ApiError as failure:
         if isinstance(failure, OutOfTime) and not tick:
