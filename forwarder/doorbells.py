@@ -156,7 +156,7 @@ def is_opening(node: ClusterObject | None) -> bool:
     )
 
 
-def awaits_pods(node: ClusterObject | None) -> bool:
+def is_to_be_initialized(node: ClusterObject | None) -> bool:
     """Whether it is a Node of a NodeClaim that pods may come to, and that only has to be initialized."""
     return (
         isinstance(node, Node)
@@ -277,7 +277,7 @@ def doorbells_at_start(objects_by_kind: Mapping[str, Mapping[str, ClusterObject]
 def _at_start(obj: ClusterObject) -> frozenset[QueuedDoorbell]:
     match obj:
         case Node(name=name):
-            unsettled = not obj.is_ready or _is_deleting(obj) or bool(obj.taints) or awaits_pods(obj)
+            unsettled = not obj.is_ready or _is_deleting(obj) or bool(obj.taints) or is_to_be_initialized(obj)
             return _ring_if(unsettled, node_doorbell(name))
         case NodeClaim(name=name):
             return _ring_if(_is_deleting(obj) or not obj.node_name, QueuedDoorbell("lifecycle", "claim", name))

@@ -10,7 +10,6 @@ from forwarder.change_log import ChangeLog
 from forwarder.doorbells import (
     PODS,
     QueuedDoorbell,
-    awaits_pods,
     changes_room,
     doorbells_at_start,
     doorbells_for_change,
@@ -19,6 +18,7 @@ from forwarder.doorbells import (
     is_claimed,
     is_closed,
     is_opening,
+    is_to_be_initialized,
     is_waiting,
     pod_event_node,
 )
@@ -159,7 +159,7 @@ class ObjectCache:
         closed = frozenset({after.metadata.name} if closes and after is not None else ())
         opening = frozenset({after.metadata.name} if before is None and after is not None and is_opening(after) else ())
         bound = frozenset(nodes if is_bound_now(before, after) else ()) - self._closed
-        opens = awaits_pods(after) and not awaits_pods(before)
+        opens = is_to_be_initialized(after) and not is_to_be_initialized(before)
         opened = frozenset({after.metadata.name} if opens and after is not None else ())
         return CacheUpdate(
             doorbells, nodes - self._closed - bound, has_other_room, closed, drains, opening, bound, opened

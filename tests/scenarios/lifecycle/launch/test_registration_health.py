@@ -118,6 +118,15 @@ def test_a_claim_that_expires_before_it_joins_is_no_failed_registration(failing:
     assert status(failing) == "Unknown"
 
 
+def give_up_two_launches(world: World) -> None:
+    """Two nodes are wanted, and not launched in time."""
+    world.deploy(ONE_EACH, 2)
+    assert world.run(20, until=lambda: len(world.claims()) == 2)
+    first = {claim.name for claim in world.claims()}
+    assert world.run(6 * MINUTES, until=lambda: not first & {claim.name for claim in world.claims()})
+    world.run(10)
+
+
 @pytest.mark.parametrize("at_first", [None, InvalidRequest("the template is malformed", code="InvalidParameterValue")])
 def test_nodes_that_had_to_wait_for_their_turn_did_not_fail(world: World, at_first: InvalidRequest | None) -> None:
     """More are wanted than the account may start for ten minutes. ``at_first``: what kept them from asking."""
@@ -126,11 +135,7 @@ def test_nodes_that_had_to_wait_for_their_turn_did_not_fail(world: World, at_fir
     full = token_bucket.full_bucket(token_bucket.STARTED_INSTANCES, now_ms=world.clock.milliseconds())
     debt = -10 * MINUTES * token_bucket.max_refill_per_second(token_bucket.STARTED_INSTANCES)
     world.state.rates[full.action] = msgspec.structs.replace(full, tokens=debt)
-    world.deploy(ONE_EACH, 2)
-    assert world.run(20, until=lambda: len(world.claims()) == 2)
-    first = {claim.name for claim in world.claims()}
-    assert world.run(6 * MINUTES, until=lambda: not first & {claim.name for claim in world.claims()})
-    world.run(10)
+    give_up_two_launches(world)
     assert status(world) == "Unknown"
     assert world.run(20 * MINUTES, until=lambda: len(world.running_pods()) == 2)
     assert status(world) == "True"
@@ -141,11 +146,7 @@ def test_nodes_that_ec2_refuses_as_too_many_at_once_did_not_fail(world: World) -
     said = "Account 1 has been throttled on ec2:CreateFleet because it exceeded its resource rate limit."
     throttled = Throttled(said, code="RequestLimitExceeded")
     world.effects.inject(Fault("ec2", "create_fleet", throttled, times=10**6))
-    world.deploy(ONE_EACH, 2)
-    assert world.run(20, until=lambda: len(world.claims()) == 2)
-    first = {claim.name for claim in world.claims()}
-    assert world.run(6 * MINUTES, until=lambda: not first & {claim.name for claim in world.claims()})
-    world.run(10)
+    give_up_two_launches(world)
     assert status(world) == "Unknown"
 
 

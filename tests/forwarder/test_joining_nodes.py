@@ -1,0 +1,142 @@
+"""When nodes that join ring: as they join, when they are open, and when the pods that wait for them have come."""
+
+import pytest
+
+from forwarder.kinds import ClusterObject
+from forwarder.loop import (
+    BOUND_WINDOW,
+    OPENING_SECONDS,
+)
+from tests.forwarder import objects
+from tests.forwarder.objects import decoded
+from tests.forwarder.scene import NODE, Scene, change, listed, waiting
+
+BOUND = decoded("Pod", objects.pod(node="n"))
+JOINED = ("karpenter.sh/unregistered", "node.kubernetes.io/not-ready")
+
+
+@pytest.mark.parametrize(("opens_after", "rings_after"), [(0.7, 0.7), (60, OPENING_SECONDS)])
+def test_a_node_that_joins_ready_rings_once_when_its_taints_are_off_and_does_not_wait_for_that_for_long(
+    opens_after: float, rings_after: float
+) -> None:
+    scene = Scene().start()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED))))
+    scene.pass_time(min(opens_after, 5), step=0.1)
+    if opens_after < 5:
+        scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED[:1]))))
+    scene.pass_time(3, step=0.1)
+    assert set(scene.rang()) == {NODE}
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([rings_after], abs=0.25)
+
+
+def test_a_node_that_joins_before_it_is_ready_rings_at_once() -> None:
+    scene = Scene().start()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=False, taints=JOINED))))
+    scene.pass_time(3, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
+
+
+def test_a_ready_node_that_is_not_ours_to_open_rings_at_once() -> None:
+    scene = Scene().start()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED[1:]))))
+    scene.pass_time(3, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
+
+
+def test_a_node_that_becomes_ready_does_not_ring_before_its_taints_are_off() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node(ready=False, taints=JOINED)))
+    scene.pass_time(5)
+    scene.sent.clear()
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED))))
+    scene.pass_time(3, step=0.1)
+    assert not scene.sent
+
+
+REGISTERED = "karpenter.sh/registered"
+
+
+def registered(*taints: str, deleting: bool = False, memory: str = "7Gi") -> ClusterObject:
+    node = objects.node(taints=taints, further_labels=(REGISTERED,), deleting=deleting)
+    node["status"]["allocatable"]["memory"] = memory
+    return decoded("Node", node)
+
+
+@pytest.mark.parametrize("joined", [registered("node.kubernetes.io/not-ready"), registered(JOINED[0])])
+def test_a_node_that_pods_may_come_to_is_initialized_when_those_that_wait_have_come(joined: ClusterObject) -> None:
+    """One step sees that it is to be initialized, and its pods."""
+    scene = Scene().start(Node=joined)
+    scene.tell(waiting("p"), waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered()))
+    scene.pass_time(1.5, step=0.1)
+    scene.tell(change("Pod", "uid-p", BOUND))
+    scene.pass_time(9)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx(
+        [1.5 + BOUND_WINDOW.idle_seconds], abs=0.6
+    )
+
+
+def test_a_node_to_which_no_pod_comes_is_initialized_soon_all_the_same() -> None:
+    scene = Scene().start(Node=registered("node.kubernetes.io/not-ready"))
+    scene.tell(waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered()))
+    scene.pass_time(9)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx(
+        [BOUND_WINDOW.idle_seconds], abs=0.6
+    )
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_node_that_pods_wait_for_until_it_is_looked_at_rings_at_once(waits: bool) -> None:
+    """It is held, or no pod waits and the nodes that it is to replace do."""
+    taints = ("spotwright.dev/held",) if waits else ()
+    scene = Scene().start(Node=registered("node.kubernetes.io/not-ready", *taints))
+    if waits:
+        scene.tell(waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered(*taints)))
+    scene.pass_time(3, step=0.1)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx([0], abs=0.25)
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    (registered(), registered(memory="6Gi")),
+    (registered(), registered("node.kubernetes.io/not-ready")),
+    (registered("node.kubernetes.io/not-ready"), registered(deleting=True)),
+])  # fmt: skip
+def test_what_else_becomes_of_a_node_that_is_to_be_initialized_rings_at_once(
+    before: ClusterObject, after: ClusterObject
+) -> None:
+    scene = Scene().start(Node=before)
+    scene.tell(waiting("other"))
+    scene.pass_time(12)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", after))
+    scene.pass_time(2, step=0.1)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx([0], abs=0.25)
+
+
+@pytest.mark.parametrize(("waits", "rings_after"), [(False, 0), (True, BOUND_WINDOW.idle_seconds)])
+def test_a_node_of_which_a_list_shows_that_pods_may_come_rings_as_one_of_which_a_watch_does(
+    waits: bool, rings_after: float
+) -> None:
+    scene = Scene().start(Node=registered("node.kubernetes.io/not-ready"))
+    if waits:
+        scene.tell(waiting("other"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(*listed("Node", registered()))
+    scene.pass_time(9, step=0.1)
+    assert [at - begin for at, bells in scene.sent if NODE in bells] == pytest.approx([rings_after], abs=0.25)
