@@ -9,7 +9,7 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
-from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import builders
@@ -297,3 +297,21 @@ def test_a_pool_of_a_class_of_another_kind_is_left_alone_and_not_rung_for(world:
     before = world.effects.reads["cluster", "nodes"]
     world.run(120)
     assert world.effects.reads["cluster", "nodes"] - before <= 2
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_nobody_evaluates_for_a_nodepool_whose_spec_did_not_change(world: World, others: bool) -> None:
+    """Its class becomes ready or not by itself; and a condition of others may be about any generation."""
+    deploy(world, 1)
+    world.run(30)
+    world.state.planners.clear()
+    if others:
+        stale = Condition("Others", "True", observed_generation=pool(world).metadata.generation - 1)
+        world.cluster.update("nodepools", "default", conditions=(*pool(world).conditions, stale))
+    else:
+        world.cluster.update("ec2nodeclasses", "default", conditions=())
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "nodepools")], now=world.clock.now())
+    ready = find_condition(pool(world).conditions, "Ready")
+    assert ready is not None
+    assert ready.status == ("True" if others else "False")
+    assert "evaluations" not in world.state.planners

@@ -13,8 +13,9 @@ from spotwright.errors import Denied, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.consolidation_timer import pods_digest
 from spotwright.model.karpenter.nodepool import Budget
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference, find_condition
 from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
@@ -320,6 +321,45 @@ def test_a_node_that_is_empty_soon_after_it_joined_is_terminated_when_it_is_nomi
     left = (blockers.nominated_until(world.claims()[0]) - world.clock.now()).total_seconds()
     assert left > 10
     assert world.run(int(left) + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+
+def owned_by(kind: str) -> Pod:
+    owners = (OwnerReference(kind, "inflate"),)
+    return msgspec.structs.replace(ONE_EACH, metadata=ObjectMeta("inflate", "default", owner_references=owners))
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+@pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])
+def test_a_node_that_is_emptied_with_consolidate_after_0s_does_not_wait_for_the_schedule(
+    world: World, second_of_the_minute: int, kind: str
+) -> None:
+    """The pod of a StatefulSet keeps its node until it is gone, which is no pod event."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=0)
+    world.rings_for_pods = True
+    pods = owned_by(kind)
+    world.deploy(pods, 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    world.run(180 - world.clock.now().second + second_of_the_minute)
+    world.deploy(pods, 0)
+    assert world.run(2 + 11 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+
+
+@pytest.mark.parametrize(("consolidate_after_seconds", "left"), [(0, 1), (None, 0)])
+def test_nobody_evaluates_when_a_pod_leaves_a_node_that_stays(
+    world: World, consolidate_after_seconds: int | None, left: int
+) -> None:
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=consolidate_after_seconds)
+    world.rings_for_pods = True
+    pods = builders.pod("inflate", cpu_millicores=900)
+    world.deploy(pods, 2)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 2)
+    assert len(world.claims()) == 1
+    world.run(60)
+    world.state.planners.clear()
+    world.deploy(pods, left)
+    world.run(30)
+    assert len(world.cluster.all("pods")) == left
+    assert "evaluations" not in world.state.planners
 
 
 @pytest.mark.parametrize("second_of_the_minute", [0, 13, 29, 41, 55])

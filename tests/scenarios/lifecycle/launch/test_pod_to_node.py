@@ -265,6 +265,15 @@ def test_a_claim_made_by_hand_that_others_change_at_the_same_moment_is_launched_
     assert world.run(5, until=lambda: world.claims()[0].is_condition_true("Launched"))
 
 
+def test_a_conflict_that_stays_is_not_met_again_each_second(world: World) -> None:
+    """As where an admission webhook answers so. The polls look at the claim."""
+    world.run(60 - world.clock.now().second + 2)
+    world.effects.inject(Fault("cluster", "patch_metadata", Conflict("it has changed", code="Conflict"), times=10**6))
+    make_by_hand(world)
+    world.run(10)
+    assert not world.doorbells.messages_of("lifecycle", "claim")
+
+
 def test_a_claim_of_another_provider_is_left_alone(world: World) -> None:
     foreign = world.cluster.put(
         "nodeclaims", NodeClaim(ObjectMeta("foreign"), NodeClassReference("karpenter.azure.com", "AKSNodeClass", "x"))

@@ -95,6 +95,18 @@ def test_pods_that_were_deleted_before_they_were_bound_did_not_land(
     assert (ended["planned"], ended["bound"]) == (2, 2 - deleted)
 
 
+def test_pods_that_follow_on_deleted_ones_land_in_their_places(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.deploy(builders.pod("inflate", cpu_millicores=900), 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 1)
+    for pod in world.cluster.all("pods"):
+        world.cluster.remove("pods", pod.key)
+    with caplog.at_level(logging.INFO, logger="spotwright.lifecycle"):
+        assert world.run(90, until=lambda: len(world.running_pods()) == 2)
+        world.run(10)
+    ended = next(vars(record) for record in caplog.records if record.message == log_lines.NOMINATION_ENDED.message)
+    assert (ended["planned"], ended["bound"]) == (2, 2)
+
+
 def with_late_node(world: World) -> NominationRow:
     """Two pods and their nodes, of which one comes later; its pod is bound to the other. The row of that other."""
     world.rings_for_pods = True

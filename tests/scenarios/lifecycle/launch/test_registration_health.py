@@ -165,6 +165,19 @@ def test_a_launch_that_ec2_refuses_fails(world: World, call: str) -> None:
     assert world.run(12 * MINUTES, until=lambda: status(world) == "False")
 
 
+def test_a_claim_whose_lost_launch_goes_on_and_waits_for_its_turn_fails(world: World) -> None:
+    """EC2 may have been asked for its instance before."""
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10**6))
+    world.deploy(ONE_EACH, 2)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    rows = {key: row for key, row in world.state.rows.items() if isinstance(row, LaunchRow)}
+    for key, row in rows.items():
+        world.state.rows[key] = msgspec.structs.replace(row, attempt=1, request="", failure="", requested_at=0)
+    for claim in world.claims():
+        give_up(world.ports, claim, Deletion("launch_timeout", "not Launched"), world.clock.now())
+    assert world.run(2 * MINUTES, until=lambda: status(world) == "False")
+
+
 def test_a_claim_whose_launch_is_lost_fails(world: World) -> None:
     """EC2 may have been asked for its instance."""
     world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10**6))

@@ -17,7 +17,7 @@ from spotwright.lifecycle.registration import (
     own_node,
     unregister,
 )
-from spotwright.lifecycle.retry import NODE_TICK_SECONDS, next_tick
+from spotwright.lifecycle.retry import MAXIMUM_TICKS, NODE_TICK_SECONDS, next_tick
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -150,8 +150,10 @@ def _step(
         if isinstance(lost, Conflict) and claim.metadata.deletion_timestamp is None and node is not None:
             ring_lifecycle(ports, "node", [node.name], delay_seconds=CONFLICT_SECONDS)
         elif isinstance(lost, Conflict) and node is None and not tick:
-            # The forwarder says once that a user has created a claim, and EC2 that its instance has ended.
-            ring_lifecycle(ports, "claim", [name], delay_seconds=CONFLICT_SECONDS)
+            # The forwarder says once that a user has created a claim, and EC2 that its instance has ended. A live claim
+            # is tried once more, as by its last tick: polls look at one whose conflict stays.
+            number = 0 if claim.metadata.deletion_timestamp is not None else MAXIMUM_TICKS
+            ring_lifecycle(ports, "claim", [name], delay_seconds=CONFLICT_SECONDS, epoch=number)
     except ApiError as failure:
         if isinstance(failure, OutOfTime) and not tick:
             # No tick follows: its doorbell is rung again.

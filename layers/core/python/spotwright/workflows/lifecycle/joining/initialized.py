@@ -76,9 +76,10 @@ def step_pods(
                     "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
                 )
             annotations = {**annotations, labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
-            if claim.is_condition_true("Consolidatable") and not any(map(is_reschedulable, pods)):
-                # Where consolidateAfter is 0s, no condition changes that would ask for it.
-                request_disruption_soon(ports, now=now)
+        if claim.is_condition_true("Consolidatable") and not any(map(is_reschedulable, pods)):
+            # Where consolidateAfter is 0s, no condition changes that would ask for it; and that the terminating pod of
+            # a StatefulSet is gone is no pod event.
+            request_disruption_soon(ports, now=now)
         _add_class_label(ports, claim, node)
     claim = _with_annotations(ports, claim, annotations)
     return soonest(tagging, binding, set_consolidatable(ports, claim, binding, now))
