@@ -17,16 +17,17 @@ from local.aws.authorization.authorizer import Authorizer
 from local.aws.calls.request import AwsError, AwsRequest
 from local.aws.emulator import Emulator
 from local.aws.event_source_mappings.batches import deliver_batch
+from local.aws.event_source_mappings.scaling import Scaling
 from local.aws.functions.invocations import Functions
 from local.aws.functions.versions import find_function, lambda_backend
 from local.aws.queues import messages
 from local.aws.sts import callers
 
-# Lambda begins with five concurrent batches per mapping, without MaximumConcurrency.
-CONCURRENT_BATCHES = 5
 # How soon a new, changed or deleted mapping is noticed.
 RECONCILE_SECONDS = 0.1
 POLL_SECONDS = 1.0
+# How soon a batch starts that waited for Lambda to scale.
+SCALING_SECONDS = 0.1
 
 
 def add(emulator: Emulator) -> None:
@@ -103,6 +104,7 @@ class Poller:
     mapping: EventSourceMapping
     stop: threading.Event = field(default_factory=threading.Event)
     _running: int = 0
+    _scaling: Scaling = field(default_factory=Scaling)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def run(self) -> None:
@@ -129,10 +131,15 @@ class Poller:
         return bool(self.mapping.enabled) and not self.emulator.component(Functions).is_disabled(function)
 
     def _slot_free(self) -> bool:
-        """Wait a moment for one of the concurrent batches to end."""
-        limit = (self.mapping.scaling_config or {}).get("MaximumConcurrency", CONCURRENT_BATCHES)
+        """Wait a moment for one of the concurrent batches to end, or for Lambda to scale."""
+        looks = round(POLL_SECONDS / SCALING_SECONDS)
         with self._changed:
-            return self._changed.wait_for(lambda: self._running < int(limit), POLL_SECONDS)
+            return any(self._changed.wait_for(self._may_start, SCALING_SECONDS) for _ in range(looks))
+
+    def _may_start(self) -> bool:
+        maximum = (self.mapping.scaling_config or {}).get("MaximumConcurrency")
+        batches = self._scaling.batches(self._running, maximum and int(maximum), time.monotonic())
+        return self._running < batches
 
     def _batch(self, queue: Queue) -> list[Message]:
         """What is there, up to BatchSize; with a batching window, gathered for so long."""

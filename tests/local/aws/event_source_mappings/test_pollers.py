@@ -75,6 +75,12 @@ class Consumer:
         return sum(int(attributes["Attributes"][name]) for name in names)
 
 
+def most_at_once(batches: list[dict[str, Any]]) -> int:
+    spans = [(batch["at"], batch["until"]) for batch in batches]
+    overlaps: list[int] = [sum(begin <= at < until for begin, until in spans) for at, _ in spans]
+    return max(overlaps)
+
+
 def lines(file: Path) -> list[dict[str, Any]]:
     """What was written to a file of JSON lines; the last one may not be whole yet."""
     text = file.read_text() if file.exists() else ""
@@ -207,9 +213,23 @@ def test_maximum_concurrency_holds(aws: Aws, tmp_path: Path) -> None:
     )
     consumer.send(*"abcdef")
     eventually(lambda: len(consumer.batches()) == 6)
-    spans = [(batch["at"], batch["until"]) for batch in consumer.batches()]
-    overlaps = [sum(begin <= at < until for begin, until in spans) for at, _ in spans]
-    assert max(overlaps) <= 2
+    assert most_at_once(consumer.batches()) <= 2
+
+
+def test_begins_with_five_batches_and_starts_more_while_they_run(aws: Aws, tmp_path: Path) -> None:
+    consumer = Consumer(
+        aws,
+        "growing",
+        tmp_path / "record",
+        "while len(open(os.environ['RECEIVED']).readlines()) < 7: time.sleep(0.05)\n    answer = None",
+        BatchSize=1,
+        ScalingConfig={"MaximumConcurrency": 10},
+    )
+    sent = time.time()
+    consumer.send(*"abcdefg")
+    eventually(lambda: len(consumer.batches()) == 7)
+    sixth = sorted(batch["at"] for batch in consumer.batches())[5]
+    assert sixth - sent > 1.0
 
 
 def test_a_disabled_mapping_or_function_delivers_nothing(aws: Aws, tmp_path: Path) -> None:
