@@ -146,16 +146,6 @@ def is_closed(node: ClusterObject | None) -> bool:
     return isinstance(node, Node) and any(taint.key == labels.DISRUPTED for taint in node.taints)
 
 
-def is_opening(node: ClusterObject | None) -> bool:
-    """Whether it is a Node that joined Ready, of which the control plane takes its taints off within a second or so."""
-    return (
-        isinstance(node, Node)
-        and node.is_ready
-        and not node.is_open
-        and any(taint.key == labels.UNREGISTERED for taint in node.taints)
-    )
-
-
 def is_to_be_initialized(node: ClusterObject | None) -> bool:
     """Whether it is a Node of a NodeClaim that pods may come to, and that only has to be initialized."""
     return (
@@ -183,18 +173,28 @@ def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bo
         return is_sick or _identity(before) != _identity(after)
     is_sick = sick not in (None, unhealthy_condition(before))
     starts = not (before.is_initialized and after.is_initialized)
-    return is_sick or _node_facts(before, starts) != _node_facts(after, starts) or _labels_ring(before, after, starts)
+    return (
+        is_sick
+        or (before.is_open != after.is_open and starts and not _is_unregistered(after))
+        or _node_facts(before, starts) != _node_facts(after, starts)
+        or _labels_ring(before, after, starts)
+    )
+
+
+def _is_unregistered(node: Node) -> bool:
+    """Whether the step that registers it is still to come: it sees whether the node is open, and goes on if it is."""
+    return not node.is_registered and any(taint.key == labels.UNREGISTERED for taint in node.taints)
 
 
 def _node_facts(node: Node, starts: bool) -> object:
     """What of a node lifecycle looks at, without its labels: readiness, deletion, taints, what keeps it, resources.
 
-    A node that starts is Ready when the control plane has taken its taints off as well: before, nothing can be done.
-    One that is initialized may have become healthy again.
+    Of a node that starts it counts whether it is open: before the control plane has taken its taints off as well,
+    nothing can be done. One that is initialized may have become healthy again.
     """
     passed_over = _STARTING_TAINTS if starts else _STEP_TAINTS
     return (
-        node.is_open if starts else (node.is_ready, unhealthy_condition(node)),
+        None if starts else (node.is_ready, unhealthy_condition(node)),
         _identity(node),
         frozenset(taint for taint in node.taints if taint.key not in passed_over),
         node.metadata.annotations.get(labels.DO_NOT_DISRUPT),

@@ -39,9 +39,6 @@ from spotwright.telemetry.emit import log_line
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 # A node that joins is written many times within seconds: its doorbell rings at once, then at most so often.
 NODE_SECONDS = 1.0
-# A node that joins Ready rings when the control plane has taken its taints off, or after so long: two steps of its
-# NodeClaim at the same moment would be in each other's way.
-OPENING_SECONDS = 1.5
 POD_EVENT_SECONDS = 10.0
 # Hardly anything waits for what their node's step writes about pods that came to it, while nodes may be joining for
 # others that still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all
@@ -178,9 +175,7 @@ class Loop:
         if update.kind == CAPACITY_BUFFER:
             self._watch_scalables(self.cache.buffers.scalable_kinds())
         self.pods.add(PODS in cache_update.doorbells, now)
-        later = cache_update.opening_nodes | cache_update.open_nodes
-        self._request(cache_update.doorbells - set(map(node_doorbell, later)), now)
-        self._nodes = request_keys(self._nodes, cache_update.opening_nodes, now + OPENING_SECONDS)
+        self._request(cache_update.doorbells - set(map(node_doorbell, cache_update.open_nodes)), now)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
         bound = cache_update.bound_nodes
         if self.cache.has_pending_pods():

@@ -17,7 +17,6 @@ from forwarder.doorbells import (
     is_bound_now,
     is_claimed,
     is_closed,
-    is_opening,
     is_to_be_initialized,
     is_waiting,
     pod_event_node,
@@ -36,7 +35,6 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     """What an update rings. ``pod_event_nodes``: nodes that a pod left, or on which it was terminated; ``bound_nodes``:
     nodes to which one was bound.
     ``closed_nodes``: those that are drained from now on; ``drain_event_nodes``: on which the drain may go on.
-    ``opening_nodes``: those that joined, and ring once more when their taints are off;
     ``open_nodes``: those that pods may come to from now on, before they are initialized.
 
     ``buffers_have_other_room``: there are CapacityBuffers, and nodes have more or less room for them than before.
@@ -47,7 +45,6 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     buffers_have_other_room: bool = False
     closed_nodes: frozenset[str] = frozenset()
     drain_event_nodes: frozenset[str] = frozenset()
-    opening_nodes: frozenset[str] = frozenset()
     bound_nodes: frozenset[str] = frozenset()
     open_nodes: frozenset[str] = frozenset()
 
@@ -157,13 +154,10 @@ class ObjectCache:
         drains = frozenset({drain_event_node(before, after)} & self._closed)
         closes = is_closed(after) and not is_closed(before)
         closed = frozenset({after.metadata.name} if closes and after is not None else ())
-        opening = frozenset({after.metadata.name} if before is None and after is not None and is_opening(after) else ())
         bound = frozenset(nodes if is_bound_now(before, after) else ()) - self._closed
         opens = is_to_be_initialized(after) and not is_to_be_initialized(before)
         opened = frozenset({after.metadata.name} if opens and after is not None else ())
-        return CacheUpdate(
-            doorbells, nodes - self._closed - bound, has_other_room, closed, drains, opening, bound, opened
-        )
+        return CacheUpdate(doorbells, nodes - self._closed - bound, has_other_room, closed, drains, bound, opened)
 
     def _doorbells_of_released_class(self, gone: ClusterObject | None) -> frozenset[QueuedDoorbell]:
         """For the EC2NodeClass that only waited for the NodeClaim that is gone, its last one, to be deleted itself."""
@@ -227,7 +221,6 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     nodes: set[str] = set()
     closed: set[str] = set()
     drains: set[str] = set()
-    opening: set[str] = set()
     bound: set[str] = set()
     opened: set[str] = set()
     has_other_room = False
@@ -237,12 +230,11 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         has_other_room |= update.buffers_have_other_room
         closed |= update.closed_nodes
         drains |= update.drain_event_nodes
-        opening |= update.opening_nodes
         bound |= update.bound_nodes
         opened |= update.open_nodes
     return CacheUpdate(
         frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains),
-        frozenset(opening), frozenset(bound), frozenset(opened),
+        frozenset(bound), frozenset(opened),
     )  # fmt: skip
 
 

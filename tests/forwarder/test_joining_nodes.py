@@ -3,10 +3,7 @@
 import pytest
 
 from forwarder.kinds import ClusterObject
-from forwarder.loop import (
-    BOUND_WINDOW,
-    OPENING_SECONDS,
-)
+from forwarder.loop import BOUND_WINDOW
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 from tests.forwarder.scene import NODE, Scene, change, listed, waiting
@@ -15,27 +12,38 @@ BOUND = decoded("Pod", objects.pod(node="n"))
 JOINED = ("karpenter.sh/unregistered", "node.kubernetes.io/not-ready")
 
 
-@pytest.mark.parametrize(("opens_after", "rings_after"), [(0.7, 0.7), (60, OPENING_SECONDS)])
-def test_a_node_that_joins_ready_rings_once_when_its_taints_are_off_and_does_not_wait_for_that_for_long(
-    opens_after: float, rings_after: float
-) -> None:
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_a_node_that_joins_rings_at_once_and_not_again_before_it_is_registered(is_ready: bool) -> None:
+    """The step that registers it sees whether it is open."""
     scene = Scene().start()
     begin = scene.now
-    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED))))
-    scene.pass_time(min(opens_after, 5), step=0.1)
-    if opens_after < 5:
-        scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED[:1]))))
-    scene.pass_time(3, step=0.1)
-    assert set(scene.rang()) == {NODE}
-    assert [at - begin for at, _ in scene.sent] == pytest.approx([rings_after], abs=0.25)
-
-
-def test_a_node_that_joins_before_it_is_ready_rings_at_once() -> None:
-    scene = Scene().start()
-    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=is_ready, taints=JOINED))))
+    scene.pass_time(2, step=0.1)
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=JOINED[:1]))))
+    scene.pass_time(1, step=0.1)
     scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=False, taints=JOINED))))
     scene.pass_time(3, step=0.1)
     assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
+
+
+@pytest.mark.parametrize("taint", ["karpenter.sh/unregistered", "spotwright.dev/held"])
+def test_a_registered_node_that_starts_rings_when_it_is_open(taint: str) -> None:
+    scene = Scene().start(Node=registered(taint, "node.kubernetes.io/not-ready"))
+    scene.pass_time(5)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered(taint)))
+    scene.pass_time(3, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
+
+
+def test_a_node_that_was_registered_and_opened_while_nobody_watched_rings() -> None:
+    scene = Scene().start(Node=decoded("Node", objects.node(ready=False, taints=JOINED)))
+    scene.pass_time(5)
+    scene.sent.clear()
+    scene.tell(*listed("Node", registered("spotwright.dev/held")))
+    scene.pass_time(3, step=0.1)
+    assert set(scene.rang()) == {NODE}
 
 
 def test_a_ready_node_that_is_not_ours_to_open_rings_at_once() -> None:
