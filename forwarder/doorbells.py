@@ -146,6 +146,11 @@ def is_closed(node: ClusterObject | None) -> bool:
     return isinstance(node, Node) and any(taint.key == labels.DISRUPTED for taint in node.taints)
 
 
+def is_to_be_registered(node: ClusterObject | None) -> bool:
+    """Whether it is a Node that is open, and that lifecycle has not registered."""
+    return isinstance(node, Node) and node.is_open and _is_unregistered(node) and not is_closed(node)
+
+
 def is_to_be_initialized(node: ClusterObject | None) -> bool:
     """Whether it is a Node of a NodeClaim that pods may come to, and that only has to be initialized."""
     return (
