@@ -18,8 +18,8 @@ from forwarder.doorbells import (
     is_claimed,
     is_closed,
     is_to_be_initialized,
-    is_to_be_registered,
     is_waiting,
+    missing_step,
     pod_event_node,
 )
 from forwarder.kinds import WATCHED_KINDS, ClusterObject, Manifest, scalable_name
@@ -37,7 +37,7 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     nodes to which one was bound.
     ``closed_nodes``: those that are drained from now on; ``drain_event_nodes``: on which the drain may go on.
     ``open_nodes``: those that pods may come to from now on, before they are initialized.
-    ``unregistered_nodes``: those that are open from now on, before they are registered.
+    ``unready_nodes``: those that are open from now on, and not registered yet, or held.
 
     ``buffers_have_other_room``: there are CapacityBuffers, and nodes have more or less room for them than before.
     """
@@ -49,7 +49,7 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     drain_event_nodes: frozenset[str] = frozenset()
     bound_nodes: frozenset[str] = frozenset()
     open_nodes: frozenset[str] = frozenset()
-    unregistered_nodes: frozenset[str] = frozenset()
+    unready_nodes: frozenset[str] = frozenset()
 
 
 NEVER_CONTACTED = -float("inf")
@@ -73,7 +73,7 @@ class ObjectCache:
         self._waiting: set[str] = set()
         self._claimed: set[str] = set()
         self._closed: set[str] = set()
-        self._unregistered: set[str] = set()
+        self._unready: set[str] = set()
         self._node_uids: dict[str, str] = {}
         self._started = False
 
@@ -94,9 +94,9 @@ class ObjectCache:
         """Whether a pod is unschedulable; False before every kind was listed once."""
         return self._started and bool(self._waiting)
 
-    def unregistered(self, names: Set[str]) -> frozenset[str]:
-        """Those of the nodes that are open and not registered yet."""
-        return frozenset(names & self._unregistered)
+    def unready(self, names: Set[str]) -> frozenset[str]:
+        """Those of the nodes that are open, and not registered yet, or held."""
+        return frozenset(names & self._unready)
 
     def is_synced(self, now: float) -> bool:
         """Whether every kind was listed and its watch is up to date."""
@@ -165,7 +165,7 @@ class ObjectCache:
         bound = frozenset(nodes if is_bound_now(before, after) else ()) - self._closed
         opens = is_to_be_initialized(after) and not is_to_be_initialized(before)
         opened = frozenset({after.metadata.name} if opens and after is not None else ())
-        joins = is_to_be_registered(after) and not is_to_be_registered(before)
+        joins = missing_step(after) not in ("", missing_step(before))
         joined = frozenset({after.metadata.name} if joins and after is not None else ())
         return CacheUpdate(
             doorbells, nodes - self._closed - bound, has_other_room, closed, drains, bound, opened, joined
@@ -193,13 +193,13 @@ class ObjectCache:
             self._node_uids[after.name] = uid
             _keep(self._claimed, after.name, is_in=is_claimed(after))
             _keep(self._closed, after.name, is_in=is_closed(after))
-            _keep(self._unregistered, after.name, is_in=is_to_be_registered(after))
+            _keep(self._unready, after.name, is_in=missing_step(after) != "")
         # A list shows the next Node of a name before its end shows that the one before is gone.
         elif isinstance(before, Node) and self._node_uids.get(before.name) == uid:
             del self._node_uids[before.name]
             self._claimed.discard(before.name)
             self._closed.discard(before.name)
-            self._unregistered.discard(before.name)
+            self._unready.discard(before.name)
 
     def _set_buffers(
         self, kind: str, uid: str, before: ClusterObject | None, after: ClusterObject | None
@@ -247,7 +247,7 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         drains |= update.drain_event_nodes
         bound |= update.bound_nodes
         opened |= update.open_nodes
-        joined |= update.unregistered_nodes
+        joined |= update.unready_nodes
     return CacheUpdate(
         frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains),
         frozenset(bound), frozenset(opened), frozenset(joined),

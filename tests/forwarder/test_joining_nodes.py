@@ -9,6 +9,7 @@ from tests.forwarder.objects import decoded
 from tests.forwarder.scene import NODE, Scene, change, listed, waiting
 
 BOUND = decoded("Pod", objects.pod(node="n"))
+HELD = "spotwright.dev/held"
 JOINED = ("karpenter.sh/unregistered", "node.kubernetes.io/not-ready")
 
 
@@ -50,6 +51,20 @@ def test_a_node_that_is_open_and_still_not_registered_after_a_while_rings_once_m
     assert set(scene.rang()) == {NODE}
 
 
+@pytest.mark.parametrize("was_open", [False, True])
+def test_a_node_that_is_open_and_still_held_after_a_while_rings_once_more(was_open: bool) -> None:
+    """The step that takes the taint off may have failed. A list shows nothing of what was between."""
+    before = decoded("Node", objects.node(taints=JOINED[:1])) if was_open else registered(HELD, JOINED[1])
+    scene = Scene().start(Node=before)
+    scene.pass_time(20)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(*listed("Node", registered(HELD)))
+    scene.pass_time(30, step=0.1)
+    rings = [REGISTRATION_SECONDS] if was_open else [0, REGISTRATION_SECONDS]
+    assert [at - begin for at, _ in scene.sent] == pytest.approx(rings, abs=0.25)
+
+
 @pytest.mark.parametrize("becomes", ["registered", "drained", "gone"])
 def test_a_node_that_opened_before_it_was_registered_does_not_ring_once_it_is_or_nothing_is_to_be_registered(
     becomes: str,
@@ -57,7 +72,7 @@ def test_a_node_that_opened_before_it_was_registered_does_not_ring_once_it_is_or
     scene = opened_before_it_was_registered()
     scene.pass_time(2, step=0.1)
     drained = decoded("Node", objects.node(taints=(JOINED[0], "karpenter.sh/disrupted")))
-    after = {"registered": registered("spotwright.dev/held"), "drained": drained, "gone": None}[becomes]
+    after = {"registered": registered(), "drained": drained, "gone": None}[becomes]
     scene.tell(change("Node", "uid-n", after))
     scene.pass_time(2, step=0.1)
     scene.sent.clear()
