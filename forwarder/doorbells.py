@@ -146,6 +146,17 @@ def is_closed(node: ClusterObject | None) -> bool:
     return isinstance(node, Node) and any(taint.key == labels.DISRUPTED for taint in node.taints)
 
 
+def missing_step(node: ClusterObject | None) -> str:
+    """What lifecycle has not done yet with a Node that is open, though it had only to see it: the taint that it takes
+    off then; "" = nothing.
+    """
+    if not isinstance(node, Node) or not node.is_open or is_closed(node):
+        return ""
+    if _is_unregistered(node):
+        return labels.UNREGISTERED
+    return labels.HELD if any(taint.key == labels.HELD for taint in node.taints) else ""
+
+
 def is_to_be_initialized(node: ClusterObject | None) -> bool:
     """Whether it is a Node of a NodeClaim that pods may come to, and that only has to be initialized."""
     return (

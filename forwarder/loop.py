@@ -39,6 +39,9 @@ from spotwright.telemetry.emit import log_line
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 # A node that joins is written many times within seconds: its doorbell rings at once, then at most so often.
 NODE_SECONDS = 1.0
+# A node that is open, and so long after still not registered, or held, rings once more: the step that it rang for may
+# have failed, and the next tick of its claim may be far.
+REGISTRATION_SECONDS = 5.0
 POD_EVENT_SECONDS = 10.0
 # Hardly anything waits for what their node's step writes about pods that came to it, while nodes may be joining for
 # others that still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all
@@ -105,6 +108,7 @@ class Loop:
         self._others: Batch = EMPTY
         self._bound: Batch = EMPTY
         self._nodes = KeyedThrottle(NODE_SECONDS)
+        self._unready = KeyedThrottle(NODE_SECONDS)
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
         self._drains = KeyedThrottle(DRAIN_SECONDS)
         self._room = KeyedThrottle(ROOM_SECONDS)
@@ -176,6 +180,7 @@ class Loop:
             self._watch_scalables(self.cache.buffers.scalable_kinds())
         self.pods.add(PODS in cache_update.doorbells, now)
         self._request(cache_update.doorbells - set(map(node_doorbell, cache_update.open_nodes)), now)
+        self._unready = request_keys(self._unready, cache_update.unready_nodes, now + REGISTRATION_SECONDS)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
         bound = cache_update.bound_nodes
         if self.cache.has_pending_pods():
@@ -201,6 +206,7 @@ class Loop:
             due_at(self._others, OTHER_WINDOW),
             due_at(self._bound, BOUND_WINDOW),
             next_due_at(self._nodes),
+            next_due_at(self._unready),
             next_due_at(self._pod_events),
             next_due_at(self._drains),
             next_due_at(self._room),
@@ -224,7 +230,8 @@ class Loop:
         # Their steps see the pods that came as well.
         self._bound = leave_out(self._bound, frozenset(map(node_doorbell, visited)))
         drained, self._drains = take_due_keys(self._drains, now)
-        self._nodes = request_keys(self._nodes, visited | drained, now)
+        joined, self._unready = take_due_keys(self._unready, now)
+        self._nodes = request_keys(self._nodes, visited | drained | self.cache.unready(joined), now)
         nodes, self._nodes = take_due_keys(self._nodes, now)
         self._others = add_to_batch(self._others, frozenset(map(node_doorbell, nodes)), now)
         if due_at(self._others, OTHER_WINDOW) <= now:

@@ -1,6 +1,6 @@
 """The objects of the cluster, and the doorbells that their changes ring. Times are seconds."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import assert_never
 
 import msgspec
@@ -19,6 +19,7 @@ from forwarder.doorbells import (
     is_closed,
     is_to_be_initialized,
     is_waiting,
+    missing_step,
     pod_event_node,
 )
 from forwarder.kinds import WATCHED_KINDS, ClusterObject, Manifest, scalable_name
@@ -36,6 +37,7 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     nodes to which one was bound.
     ``closed_nodes``: those that are drained from now on; ``drain_event_nodes``: on which the drain may go on.
     ``open_nodes``: those that pods may come to from now on, before they are initialized.
+    ``unready_nodes``: those that are open from now on, and not registered yet, or held.
 
     ``buffers_have_other_room``: there are CapacityBuffers, and nodes have more or less room for them than before.
     """
@@ -47,6 +49,7 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     drain_event_nodes: frozenset[str] = frozenset()
     bound_nodes: frozenset[str] = frozenset()
     open_nodes: frozenset[str] = frozenset()
+    unready_nodes: frozenset[str] = frozenset()
 
 
 NEVER_CONTACTED = -float("inf")
@@ -70,6 +73,7 @@ class ObjectCache:
         self._waiting: set[str] = set()
         self._claimed: set[str] = set()
         self._closed: set[str] = set()
+        self._unready: set[str] = set()
         self._node_uids: dict[str, str] = {}
         self._started = False
 
@@ -89,6 +93,10 @@ class ObjectCache:
     def has_pending_pods(self) -> bool:
         """Whether a pod is unschedulable; False before every kind was listed once."""
         return self._started and bool(self._waiting)
+
+    def unready(self, names: Set[str]) -> frozenset[str]:
+        """Those of the nodes that are open, and not registered yet, or held."""
+        return frozenset(names & self._unready)
 
     def is_synced(self, now: float) -> bool:
         """Whether every kind was listed and its watch is up to date."""
@@ -157,7 +165,11 @@ class ObjectCache:
         bound = frozenset(nodes if is_bound_now(before, after) else ()) - self._closed
         opens = is_to_be_initialized(after) and not is_to_be_initialized(before)
         opened = frozenset({after.metadata.name} if opens and after is not None else ())
-        return CacheUpdate(doorbells, nodes - self._closed - bound, has_other_room, closed, drains, bound, opened)
+        joins = missing_step(after) not in ("", missing_step(before))
+        joined = frozenset({after.metadata.name} if joins and after is not None else ())
+        return CacheUpdate(
+            doorbells, nodes - self._closed - bound, has_other_room, closed, drains, bound, opened, joined
+        )
 
     def _doorbells_of_released_class(self, gone: ClusterObject | None) -> frozenset[QueuedDoorbell]:
         """For the EC2NodeClass that only waited for the NodeClaim that is gone, its last one, to be deleted itself."""
@@ -172,7 +184,7 @@ class ObjectCache:
         return frozenset() if is_used else frozenset({QueuedDoorbell("catalog", "nodeclasses", name)})
 
     def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:
-        """Keep the sets of unschedulable pods, of nodes with a claim and of those that are drained up to date."""
+        """Keep the sets of unschedulable pods and of nodes up to date."""
         if is_waiting(after):
             self._waiting.add(uid)
         else:
@@ -181,11 +193,13 @@ class ObjectCache:
             self._node_uids[after.name] = uid
             _keep(self._claimed, after.name, is_in=is_claimed(after))
             _keep(self._closed, after.name, is_in=is_closed(after))
+            _keep(self._unready, after.name, is_in=missing_step(after) != "")
         # A list shows the next Node of a name before its end shows that the one before is gone.
         elif isinstance(before, Node) and self._node_uids.get(before.name) == uid:
             del self._node_uids[before.name]
             self._claimed.discard(before.name)
             self._closed.discard(before.name)
+            self._unready.discard(before.name)
 
     def _set_buffers(
         self, kind: str, uid: str, before: ClusterObject | None, after: ClusterObject | None
@@ -223,6 +237,7 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     drains: set[str] = set()
     bound: set[str] = set()
     opened: set[str] = set()
+    joined: set[str] = set()
     has_other_room = False
     for update in updates:
         doorbells |= update.doorbells
@@ -232,9 +247,10 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         drains |= update.drain_event_nodes
         bound |= update.bound_nodes
         opened |= update.open_nodes
+        joined |= update.unready_nodes
     return CacheUpdate(
         frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains),
-        frozenset(bound), frozenset(opened),
+        frozenset(bound), frozenset(opened), frozenset(joined),
     )  # fmt: skip
 
 

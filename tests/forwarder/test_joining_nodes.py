@@ -3,12 +3,13 @@
 import pytest
 
 from forwarder.kinds import ClusterObject
-from forwarder.loop import BOUND_WINDOW
+from forwarder.loop import BOUND_WINDOW, REGISTRATION_SECONDS
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 from tests.forwarder.scene import NODE, Scene, change, listed, waiting
 
 BOUND = decoded("Pod", objects.pod(node="n"))
+HELD = "spotwright.dev/held"
 JOINED = ("karpenter.sh/unregistered", "node.kubernetes.io/not-ready")
 
 
@@ -24,6 +25,59 @@ def test_a_node_that_joins_rings_at_once_and_not_again_before_it_is_registered(i
     scene.tell(change("Node", "uid-n", decoded("Node", objects.node(ready=False, taints=JOINED))))
     scene.pass_time(3, step=0.1)
     assert [at - begin for at, _ in scene.sent] == pytest.approx([0], abs=0.25)
+
+
+def opened_before_it_was_registered(*, is_listed: bool = False) -> Scene:
+    """A moment ago. It has rung when it joined, and not since."""
+    scene = Scene().start(Node=decoded("Node", objects.node(ready=False, taints=JOINED)))
+    scene.pass_time(5)
+    scene.sent.clear()
+    opened = decoded("Node", objects.node(taints=JOINED[:1]))
+    scene.tell(*(listed("Node", opened) if is_listed else [change("Node", "uid-n", opened)]))
+    assert not scene.sent
+    return scene
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_node_that_is_open_and_still_not_registered_after_a_while_rings_once_more(is_listed: bool) -> None:
+    """The step that it rang for when it joined may have failed, and the next tick of its claim may be far."""
+    scene = opened_before_it_was_registered(is_listed=is_listed)
+    begin = scene.now
+    scene.pass_time(10, step=0.1)
+    labeled = objects.node(taints=JOINED[:1], further_labels=("theirs",))
+    scene.tell(change("Node", "uid-n", decoded("Node", labeled)))
+    scene.pass_time(20, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx([REGISTRATION_SECONDS], abs=0.25)
+    assert set(scene.rang()) == {NODE}
+
+
+@pytest.mark.parametrize("was_open", [False, True])
+def test_a_node_that_is_open_and_still_held_after_a_while_rings_once_more(was_open: bool) -> None:
+    """The step that takes the taint off may have failed. A list shows nothing of what was between."""
+    before = decoded("Node", objects.node(taints=JOINED[:1])) if was_open else registered(HELD, JOINED[1])
+    scene = Scene().start(Node=before)
+    scene.pass_time(20)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(*listed("Node", registered(HELD)))
+    scene.pass_time(30, step=0.1)
+    rings = [REGISTRATION_SECONDS] if was_open else [0, REGISTRATION_SECONDS]
+    assert [at - begin for at, _ in scene.sent] == pytest.approx(rings, abs=0.25)
+
+
+@pytest.mark.parametrize("becomes", ["registered", "drained", "gone"])
+def test_a_node_that_opened_before_it_was_registered_does_not_ring_once_it_is_or_nothing_is_to_be_registered(
+    becomes: str,
+) -> None:
+    scene = opened_before_it_was_registered()
+    scene.pass_time(2, step=0.1)
+    drained = decoded("Node", objects.node(taints=(JOINED[0], "karpenter.sh/disrupted")))
+    after = {"registered": registered(), "drained": drained, "gone": None}[becomes]
+    scene.tell(change("Node", "uid-n", after))
+    scene.pass_time(2, step=0.1)
+    scene.sent.clear()
+    scene.pass_time(20, step=0.1)
+    assert not scene.sent
 
 
 @pytest.mark.parametrize("taint", ["karpenter.sh/unregistered", "spotwright.dev/held"])

@@ -9,7 +9,7 @@ FIRST_BATCHES = 5
 # "Up to 300 more per minute", taken as five each second.
 FURTHER_BATCHES_PER_SECOND = 5
 # Of a mapping without MaximumConcurrency.
-MOST_BATCHES = 1000
+MOST_BATCHES = 1250
 
 
 @dataclass

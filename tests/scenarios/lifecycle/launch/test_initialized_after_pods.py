@@ -149,6 +149,52 @@ def test_a_node_that_is_not_ready_any_more_when_it_is_adopted_is_not_labeled_ini
     assert world.cluster.nodes()[0].is_initialized
 
 
+@pytest.mark.parametrize("opens", [True, False])
+def test_whether_pods_come_first_is_decided_by_the_node_as_it_is_adopted(world: World, opens: bool) -> None:
+    """The control plane took its taint off, or put it back, between the step's read and its write."""
+    alike(world)
+    joins(world)
+    (joined,) = world.cluster.nodes()
+    closed = (Taint(labels.NOT_READY, "NoSchedule"), *joined.taints)
+    before, after = (closed, joined.taints) if opens else (joined.taints, closed)
+    world.cluster.update("nodes", joined.name, taints=before)
+    usual = world.cluster.set_taints
+
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+        world.cluster.set_taints = usual  # type: ignore[method-assign]
+        world.cluster.update("nodes", joined.name, taints=after)
+        return usual(node, taints, **more)
+
+    world.cluster.set_taints = set_taints  # type: ignore[method-assign]
+    claim = ring_node(world)
+    assert claim.is_condition_true("Registered")
+    assert not claim.is_condition_true("Initialized")
+    (node,) = world.cluster.nodes()
+    assert (node.is_open, node.is_registered, node.is_initialized) == (opens, True, False)
+
+
+@pytest.mark.parametrize(("left", "given"), [((), {labels.INITIALIZED: "true"}), ((HELD_TAINT,), {})])
+def test_a_node_that_another_step_adopted_meanwhile_and_did_not_go_on_with_is_initialized(
+    world: World, left: tuple[Taint, ...], given: dict[str, str]
+) -> None:
+    """The forwarder does not say that pods may come to one that is labeled initialized, or held."""
+    alike(world)
+    joins(world)
+    (joined,) = world.cluster.nodes()
+    usual = world.cluster.set_taints
+
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+        world.cluster.set_taints = usual  # type: ignore[method-assign]
+        usual(joined, left, metadata={"labels": {labels.REGISTERED: "true"} | given})
+        return usual(node, taints, **more)
+
+    world.cluster.set_taints = set_taints  # type: ignore[method-assign]
+    assert ring_node(world).is_condition_true("Initialized")
+    (node,) = world.cluster.nodes()
+    assert node.is_initialized
+    assert HELD_TAINT not in node.taints
+
+
 def test_a_node_that_is_held_because_the_state_did_not_answer_is_let_go_by_the_same_step(world: World) -> None:
     """Though it answers a moment later: the forwarder does not ring for a node that is held."""
     alike(world)

@@ -63,11 +63,7 @@ def step_registration(
         give_up(ports, claim, timeout, now)
         return None
     adoption = nominations.with_held_taint(ports, claim, registration.node_update, now)
-    # Then the forwarder rings again when they have come: what initialization writes would be in their way. It has rung
-    # already for a node that an earlier step has adopted.
-    opens = adoption.node.is_open and not adoption.node.is_registered
-    are_pods_first = opens and nominations.may_pods_come_first(ports, claim, adoption)
-    node = _adopt_node(ports, claim, adoption, are_pods_first=are_pods_first)
+    node, are_pods_first = _adopt_node(ports, claim, adoption)
     registration_health.record_registration(ports, claim, now=now)
     result, initialization = registration.result, initialize(claim, node)
     # Some taint of the control plane may be left on a node that is initialized all the same.
@@ -104,31 +100,34 @@ def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
     return ports.cluster.patch_nodeclaim(claim, {"labels": partition})
 
 
-def _adopt_node(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate, *, are_pods_first: bool) -> Node | None:
-    """The node afterwards; None = it is gone. Labels and taints are written together, so that pods come only to a node
-    with all its labels. A node that is initialized thereby is labeled so by the same write, unless ``are_pods_first``.
+def _adopt_node(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate) -> tuple[Node | None, bool]:
+    """The node afterwards, None = it is gone; and whether pods come to it first. Labels and taints are written
+    together, so that pods come only to a node with all its labels. A node that is initialized thereby is labeled so by
+    the same write, unless pods come first.
 
     A kubelet that joins writes its Node often: what it changed in between is read, and the taints are set on that.
     """
     current: Node | None = adoption.node
     for attempt in range(1, TAINT_ATTEMPTS + 1):
         if current is None:
-            return None
+            return None, False
+        taints, metadata = _adopted_taints(adoption, current), adoption.metadata
+        # Then the forwarder rings again when they have come: what initialization writes would be in their way. It has
+        # rung already for a node that an earlier step has adopted.
+        opens = current.is_open and not (adoption.node.is_registered or current.is_initialized)
+        written = msgspec.structs.replace(adoption, taints=taints)
+        are_pods_first = opens and nominations.may_pods_come_first(ports, claim, written)
+        if not are_pods_first and initialize(claim, msgspec.structs.replace(current, taints=taints)).log is not None:
+            metadata = metadata | {"labels": metadata["labels"] | {labels.INITIALIZED: "true"}}
         try:
-            taints, metadata = _adopted_taints(adoption, current), adoption.metadata
-            if (
-                not are_pods_first
-                and initialize(claim, msgspec.structs.replace(current, taints=taints)).log is not None
-            ):
-                metadata = metadata | {"labels": metadata["labels"] | {labels.INITIALIZED: "true"}}
-            return ports.cluster.set_taints(current, taints, metadata=metadata)
+            return ports.cluster.set_taints(current, taints, metadata=metadata), are_pods_first
         except Conflict:
             if attempt == TAINT_ATTEMPTS:
                 raise
         current = ports.cluster.node(adoption.node.name)
         if current is not None and _finalizers_and_owners(current) != _finalizers_and_owners(adoption.node):
             raise Conflict(f"nodes {current.name} has other finalizers or owners by now", code="Conflict")
-    return None
+    return None, False
 
 
 def _finalizers_and_owners(node: Node) -> object:
