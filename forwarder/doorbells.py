@@ -193,7 +193,7 @@ def _node_rings(before: ClusterObject | None, after: ClusterObject | None) -> bo
 
 
 def _is_unregistered(node: Node) -> bool:
-    """Whether the step that registers it is still to come: it sees whether the node is open, and goes on if it is."""
+    """Whether the step that registers it is still to come: it goes on if the node is open when it is written."""
     return not node.is_registered and any(taint.key == labels.UNREGISTERED for taint in node.taints)
 
 
