@@ -230,8 +230,8 @@ class Loop:
         # Their steps see the pods that came as well.
         self._bound = leave_out(self._bound, frozenset(map(node_doorbell, visited)))
         drained, self._drains = take_due_keys(self._drains, now)
-        joined, self._unready = take_due_keys(self._unready, now)
-        self._nodes = request_keys(self._nodes, visited | drained | self.cache.unready(joined), now)
+        unready, self._unready = take_due_keys(self._unready, now)
+        self._nodes = request_keys(self._nodes, visited | drained | self.cache.unready(unready), now)
         nodes, self._nodes = take_due_keys(self._nodes, now)
         self._others = add_to_batch(self._others, frozenset(map(node_doorbell, nodes)), now)
         if due_at(self._others, OTHER_WINDOW) <= now:

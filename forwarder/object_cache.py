@@ -1,6 +1,6 @@
 """The objects of the cluster, and the doorbells that their changes ring. Times are seconds."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
 
 import msgspec
@@ -73,7 +73,6 @@ class ObjectCache:
         self._waiting: set[str] = set()
         self._claimed: set[str] = set()
         self._closed: set[str] = set()
-        self._unready: set[str] = set()
         self._node_uids: dict[str, str] = {}
         self._started = False
 
@@ -94,9 +93,10 @@ class ObjectCache:
         """Whether a pod is unschedulable; False before every kind was listed once."""
         return self._started and bool(self._waiting)
 
-    def unready(self, names: Set[str]) -> frozenset[str]:
+    def unready(self, names: Collection[str]) -> frozenset[str]:
         """Those of the nodes that are open, and not registered yet, or held."""
-        return frozenset(names & self._unready)
+        nodes = self._objects.get("Node", {})
+        return frozenset(name for name in names if missing_step(nodes.get(self._node_uids.get(name, ""))))
 
     def is_synced(self, now: float) -> bool:
         """Whether every kind was listed and its watch is up to date."""
@@ -165,10 +165,10 @@ class ObjectCache:
         bound = frozenset(nodes if is_bound_now(before, after) else ()) - self._closed
         opens = is_to_be_initialized(after) and not is_to_be_initialized(before)
         opened = frozenset({after.metadata.name} if opens and after is not None else ())
-        joins = missing_step(after) not in ("", missing_step(before))
-        joined = frozenset({after.metadata.name} if joins and after is not None else ())
+        is_unready = missing_step(after) not in ("", missing_step(before))
+        unready = frozenset({after.metadata.name} if is_unready and after is not None else ())
         return CacheUpdate(
-            doorbells, nodes - self._closed - bound, has_other_room, closed, drains, bound, opened, joined
+            doorbells, nodes - self._closed - bound, has_other_room, closed, drains, bound, opened, unready
         )
 
     def _doorbells_of_released_class(self, gone: ClusterObject | None) -> frozenset[QueuedDoorbell]:
@@ -184,7 +184,7 @@ class ObjectCache:
         return frozenset() if is_used else frozenset({QueuedDoorbell("catalog", "nodeclasses", name)})
 
     def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:
-        """Keep the sets of unschedulable pods and of nodes up to date."""
+        """Keep the sets of unschedulable pods, of nodes with a claim and of those that are drained up to date."""
         if is_waiting(after):
             self._waiting.add(uid)
         else:
@@ -193,13 +193,11 @@ class ObjectCache:
             self._node_uids[after.name] = uid
             _keep(self._claimed, after.name, is_in=is_claimed(after))
             _keep(self._closed, after.name, is_in=is_closed(after))
-            _keep(self._unready, after.name, is_in=missing_step(after) != "")
         # A list shows the next Node of a name before its end shows that the one before is gone.
         elif isinstance(before, Node) and self._node_uids.get(before.name) == uid:
             del self._node_uids[before.name]
             self._claimed.discard(before.name)
             self._closed.discard(before.name)
-            self._unready.discard(before.name)
 
     def _set_buffers(
         self, kind: str, uid: str, before: ClusterObject | None, after: ClusterObject | None
@@ -237,7 +235,7 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
     drains: set[str] = set()
     bound: set[str] = set()
     opened: set[str] = set()
-    joined: set[str] = set()
+    unready: set[str] = set()
     has_other_room = False
     for update in updates:
         doorbells |= update.doorbells
@@ -247,10 +245,10 @@ def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
         drains |= update.drain_event_nodes
         bound |= update.bound_nodes
         opened |= update.open_nodes
-        joined |= update.unready_nodes
+        unready |= update.unready_nodes
     return CacheUpdate(
         frozenset(doorbells), frozenset(nodes), has_other_room, frozenset(closed), frozenset(drains),
-        frozenset(bound), frozenset(opened), frozenset(joined),
+        frozenset(bound), frozenset(opened), frozenset(unready),
     )  # fmt: skip
 
 
