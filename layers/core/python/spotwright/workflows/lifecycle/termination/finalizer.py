@@ -6,11 +6,12 @@ claim's launch are searched when the claim never received one.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS
-from spotwright.errors import Conflict
+from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.lifecycle.steps import true_condition
@@ -198,16 +199,20 @@ def _request_termination(
 
 
 def remove_node(ports: LifecyclePorts, node: Node) -> bool:
-    """Delete the Node object, and let go of it. Whether it is gone: a finalizer of another may keep it."""
-    ports.cluster.delete("nodes", node.metadata)
-    current = ports.cluster.node(node.name)
-    if current is None:
-        log_line(log, log_lines.DELETED_NODE, node=node.name)
-        return True
-    finalizers = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
-    if len(finalizers) < len(current.metadata.finalizers):
-        ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": finalizers})
-        log_line(log, log_lines.DELETED_NODE, node=node.name)
+    """Delete the Node as it was read, and let go of it. Whether it is gone: a finalizer of another may keep it.
+
+    What others write of it meanwhile is not in the way, unless it is a finalizer: Conflict.
+    """
+    if node.metadata.deletion_timestamp is None:
+        ports.cluster.delete("nodes", node.metadata)
+    finalizers = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
+    if labels.FINALIZER in node.metadata.finalizers:
+        # Gone meanwhile: its name may be another's by now, which has another uid.
+        with suppress(NotFound):
+            ports.cluster.set_taints(node, node.taints, metadata={"finalizers": finalizers})
+    elif finalizers:
+        return ports.cluster.node(node.name) is None
+    log_line(log, log_lines.DELETED_NODE, node=node.name)
     return not finalizers
 
 
