@@ -16,6 +16,7 @@ from spotwright.simulation.state import FakeState
 from spotwright.workflows.lifecycle import actions, commands, workflow
 from spotwright.workflows.lifecycle.launch import assignment, fleet
 from spotwright.workflows.lifecycle.termination import drain, finalizer
+from spotwright.workflows.lifecycle.termination.drain import Emptying
 from spotwright.workflows.planning import nominated_pods
 from spotwright.workflows.ports.rows import sort_key
 from spotwright.workflows.sweep import poll
@@ -48,7 +49,7 @@ def pods_evicted() -> Iterator[None]:
 @contextmanager
 def drained_first() -> Iterator[None]:
     """Instances are terminated before their pods have left."""
-    with patch.object(finalizer, "empty_nodes", lambda _, claim, *__: (claim, None)):
+    with patch.object(finalizer, "empty_nodes", lambda _, claim, *__: Emptying(claim)):
         yield
 
 

@@ -61,10 +61,15 @@ class World(Protocol):
         """EC2's check of the instance fails for so long; it is to be retired in a while."""
         ...
 
+    def wait_for(self, instance: str, state: str) -> None:
+        """Until the instance is in the state, to which it is on its way."""
+        ...
+
 
 class InMemory:
     def __init__(self, cluster: str) -> None:
-        self._fake = FakeEc2(cluster, Clock(), Effects(Clock()))
+        self._clock = Clock()
+        self._fake = FakeEc2(cluster, self._clock, Effects(self._clock))
         self.ec2: Ec2Port = self._fake
         self.cluster = cluster
         self.nodeclass = samples.nodeclass()
@@ -84,6 +89,10 @@ class InMemory:
         self._fake.boot(instance)
         impairment = Impairment(StatusCheck.INSTANCE, datetime.now(UTC) - timedelta(seconds=seconds))
         self._fake.statuses[instance] = InstanceStatus(instance, (impairment,), (ScheduledEvent(RETIRED, NOT_BEFORE),))
+
+    def wait_for(self, instance: str, state: str) -> None:
+        while {each.id: each.state for each in self._fake.all_instances()}[instance] != state:
+            self._clock.advance(1)
 
 
 class Real:
@@ -119,13 +128,16 @@ class Real:
         over = {"Code": "instance-stop", "Description": "[Completed] it was moved"}
         retired = {"Code": RETIRED, "Description": "its host fails", "NotBefore": NOT_BEFORE.isoformat()}
         body = {"instanceId": instance, "impaired": {"InstanceStatus": seconds}, "events": [over, retired]}
-        while (
-            self._client.describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"][0]["State"]["Name"]
-            != "running"
-        ):
-            time.sleep(0.1)
+        self.wait_for(instance, "running")
         status = self._capacity.replace("/capacity", "/status")
         assert urllib3.request("POST", status, body=json.dumps(body)).status == 200
+
+    def wait_for(self, instance: str, state: str) -> None:
+        while (
+            self._client.describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"][0]["State"]["Name"]
+            != state
+        ):
+            time.sleep(0.1)
 
 
 def _class_in(client: Any) -> EC2NodeClass:
@@ -338,12 +350,14 @@ def test_other_content_under_the_same_name_is_another_version(world: World) -> N
 def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(world: World) -> None:
     first, second = (bought(world, "c5.large", id=f"l{number}").instances[0].id for number in (1, 2))
     for _ in range(2):
-        world.ec2.terminate([first])
+        assert not world.ec2.terminate([first])
     shown = {running.id: running.state for running in world.ec2.instances_of_cluster()}
     assert shown[second] in ("pending", "running")
     assert shown.get(first) in (None, "shutting-down")
     instance = world.ec2.instance(first)
     assert instance is None or instance.state in ("shutting-down", "terminated")
+    world.wait_for(first, "terminated")
+    assert world.ec2.terminate([first, second]) == {first}
 
 
 def test_one_unknown_id_keeps_all_of_a_call_from_being_terminated(world: World) -> None:

@@ -186,7 +186,7 @@ def test_a_termination_that_fails_fails_the_steps_that_end_an_instance(
     ending, (instance, *_) = bells[1].key, world.ec2.live_instances()
 
     def step(_: object, name: str, to_terminate: list[InstanceTermination], **__: object) -> None:
-        to_terminate += [InstanceTermination(instance)] if name == ending else []
+        to_terminate += [InstanceTermination(instance.id, instance.zone)] if name == ending else []
 
     def fail(*_: object) -> None:
         raise Unavailable("no answer")
@@ -203,7 +203,7 @@ def test_a_termination_that_time_ran_out_for_is_rung_for_again(world: World, mon
     ending, (instance, *_) = bells[1].key, world.ec2.live_instances()
 
     def step(_: object, name: str, to_terminate: list[InstanceTermination], **__: object) -> None:
-        to_terminate += [InstanceTermination(instance)] if name == ending else []
+        to_terminate += [InstanceTermination(instance.id, instance.zone)] if name == ending else []
 
     monkeypatch.setattr(nodeclaims, "step_nodeclaim", step)
     monkeypatch.setattr(workflow, "terminate_all", end_of_time)

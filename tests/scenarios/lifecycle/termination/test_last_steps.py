@@ -5,12 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.termination.running_nodes import delete, gone, running_node
+
+TERMINATION = ("Drained", "VolumesDetached", "InstanceTerminating")
 
 
 def ended(world: World, *, is_node_deleted: bool = False) -> NodeClaim:
@@ -89,3 +94,52 @@ def test_a_node_is_let_go_by_two_requests(world: World) -> None:
     assert of_node == ["delete", "set_taints"]
     # The step of the claim reads it.
     assert world.effects.reads["cluster", "node"] - reads == 1
+
+
+def test_a_drained_node_ends_with_one_write_and_no_look_at_an_instance_that_its_kubelet_shows(world: World) -> None:
+    claim = running_node(world)
+    looks = world.effects.reads["ec2", "instance"]
+    written = len(world.effects.select("cluster", "write_nodeclaim_status"))
+    delete(world, claim)
+    assert world.run(40, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    assert world.effects.reads["ec2", "instance"] == looks
+    conditions = {one.type: one.status for one in world.claims()[0].conditions}
+    assert [conditions[type] for type in TERMINATION] == ["True"] * 3
+    assert len(world.effects.select("cluster", "write_nodeclaim_status")) - written == 2, "Draining, and the rest"
+
+
+@pytest.mark.parametrize("refusal", [Throttled("too many", code="RequestLimitExceeded"), Unavailable("no answer")])
+def test_a_node_counts_as_drained_while_its_instance_waits_to_be_terminated(world: World, refusal: ApiError) -> None:
+    claim = running_node(world)
+    world.effects.inject(Fault("ec2", "terminate", refusal))
+    delete(world, claim)
+
+    def is_drained() -> bool:
+        return world.claims()[0].is_condition_true("Drained")
+
+    assert world.run(40, until=is_drained)
+    conditions = {one.type: one.status for one in world.claims()[0].conditions}
+    assert conditions["VolumesDetached"] == "True"
+    assert "InstanceTerminating" not in conditions
+    assert world.run(10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    assert world.claims()[0].is_condition_true("InstanceTerminating")
+
+
+def test_a_claim_whose_instance_had_ended_when_it_was_to_be_terminated_waits_for_no_tick(world: World) -> None:
+    """EC2 told of the end while the node was drained, and tells nothing of it again; its kubelet seems to be Ready."""
+    claim = running_node(world)
+    id = instance_id(claim.provider_id)
+    delete(world, claim)
+    world.run(3)
+    kubelet = world.cluster.node(claim.node_name)
+    world.ec2.stop(id, after_seconds=0)
+    for _ in range(60):
+        world.pass_second()
+    world.cluster.put("nodes", kubelet)
+    for pod in world.cluster.all("pods"):
+        world.cluster.remove("pods", pod.key)
+    world.doorbells.messages.clear()
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", claim.node_name)], now=world.clock.now())
+    assert world.effects.select("ec2", "terminate")
+    lifecycle(world.ports, world.doorbells.receive("lifecycle"), now=world.clock.now())
+    assert gone(world, claim)

@@ -10,7 +10,7 @@ import pytest
 from spotwright.aws import token_bucket
 from spotwright.errors import ApiError, Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
-from spotwright.model.ec2.fleet import FleetResult, Instance
+from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
@@ -50,10 +50,10 @@ def refusing(world: World, refuses: Callable[[Sequence[str]], None]) -> list[int
     """``refuses`` may raise before EC2 ends anything; how many instances each call named, refused ones too."""
     usual, asked = world.ec2.terminate, list[int]()
 
-    def terminate(instance_ids: Sequence[str]) -> None:
+    def terminate(instance_ids: Sequence[str]) -> frozenset[str]:
         asked.append(len(instance_ids))
         refuses(instance_ids)
-        usual(instance_ids)
+        return usual(instance_ids)
 
     world.ec2.terminate = terminate  # type: ignore[method-assign]
     return asked
@@ -67,7 +67,7 @@ def test_a_claim_that_another_invocation_removed_meanwhile_is_no_failed_step(
     (instance,) = world.ec2.live_instances()
     removed = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name="removed"))
     with caplog.at_level("INFO", "spotwright"):
-        terminate_all(world.ports, [InstanceTermination(instance, removed)], world.clock.now())
+        terminate_all(world.ports, [InstanceTermination(instance.id, instance.zone, removed)], world.clock.now())
     assert not world.ec2.live_instances()
     said = [record.message for record in caplog.records if vars(record).get("object") == "removed"]
     assert said == ["object was changed concurrently, will retry"]
@@ -161,7 +161,9 @@ def test_more_than_a_call_holds_are_several_calls(world: World) -> None:
     (instance,) = world.ec2.live_instances()
     many = [msgspec.structs.replace(instance, id=f"i-{number:08x}") for number in range(bought)]
     world.ec2.instances |= {each.id: each for each in many}
-    assert terminate_instances(world, many, world.clock.now()).terminated_ids == {each.id for each in many}
+    assert terminate_instances(world, {each.id: each.zone for each in many}, world.clock.now()).terminated_ids == {
+        each.id for each in many
+    }
     assert asked == [100, 100, 1]
 
 
@@ -218,8 +220,8 @@ def test_an_unknown_id_alone_counts_as_ended(world: World) -> None:
         raise NotFound("no", code="InvalidInstanceID.NotFound")
 
     refusing(world, unknown)
-    instance = Instance("i-gone", "m5.large", builders.ZONES[0], "spot", "running")
-    assert terminate_instances(world, [instance], world.clock.now()) == TerminationResult(frozenset({"i-gone"}))
+    zones = {"i-gone": builders.ZONES[0]}
+    assert terminate_instances(world, zones, world.clock.now()) == TerminationResult(frozenset({"i-gone"}))
 
 
 def test_the_instances_in_launches_are_counted_too(world: World) -> None:

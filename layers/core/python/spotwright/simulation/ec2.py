@@ -215,13 +215,15 @@ class FakeEc2:
         running = {instance.id for instance in self._listed() if instance.state == "running"}
         return tuple(self.statuses[id] for id in sorted(running & self.statuses.keys()))
 
-    def terminate(self, instance_ids: Sequence[str]) -> None:
+    def terminate(self, instance_ids: Sequence[str]) -> frozenset[str]:
         for instance_id in instance_ids:
             if instance_id not in self.instances:
                 raise NotFound(f"The instance ID '{instance_id}' does not exist", code="InvalidInstanceID.NotFound")
         with self._effects.record("ec2", "terminate", " ".join(instance_ids)):
             for instance_id in instance_ids:
                 self.stop(instance_id, after_seconds=0)
+        ended = (instance.id for instance in self._listed_instances() if instance.state == "terminated")
+        return frozenset(ended) & frozenset(instance_ids)
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
         with self._effects.record("ec2", "tag", instance_id):

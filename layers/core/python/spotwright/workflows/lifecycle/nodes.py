@@ -114,14 +114,13 @@ def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[Instan
         return
     if node.metadata.deletion_timestamp is None:
         return
-    _, wait = empty_nodes(ports, None, (node,), None, now)
-    if wait is None:
+    if empty_nodes(ports, None, (node,), None, now).wait is None:
         if instance is None or not is_owned(ports, instance):
             # There is nothing to terminate: the Node only waits to be let go.
             remove_node(ports, node)
             return
         orphan = find_orphan(ports, id, now, drained=True)
-        to_terminate += [InstanceTermination(orphan)] if orphan else []
+        to_terminate += [InstanceTermination(orphan.id, orphan.zone)] if orphan else []
     ring_lifecycle(ports, "node", [node.name], delay_seconds=LOOK_SECONDS)
 
 

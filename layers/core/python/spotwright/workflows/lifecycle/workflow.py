@@ -149,7 +149,7 @@ def _terminate(
     except OutOfTime:
         return _postpone(ports.ports, bells)
     except ApiError as failure:
-        _log_failure("termination", ", ".join(termination.instance.id for termination in terminations), failure)
+        _log_failure("termination", ", ".join(termination.id for termination in terminations), failure)
         return {(bell.kind, bell.key): failure for bell in bells}
     return {}
 
@@ -251,7 +251,7 @@ def handle_doorbell(
             repairs.repair_nodes(ports, now=now)
         case "instance":
             orphan = find_orphan(ports, bell.key, now)
-            to_terminate += [InstanceTermination(orphan)] if orphan else []
+            to_terminate += [InstanceTermination(orphan.id, orphan.zone)] if orphan else []
         case kind:
             raise ValueError(f"doorbell kind {kind!r} is not one of {', '.join(DOORBELL_KINDS)}")
 

@@ -37,9 +37,9 @@ class Ec2Port(Protocol):
         """The instances of the region, of any cluster and of none, that have a failing check or a scheduled event."""
         ...
 
-    def terminate(self, instance_ids: Sequence[str]) -> None:
-        """One call; ended ones may be among them. One that EC2 does not know (NotFound), or that we may not end, keeps
-        all of them."""
+    def terminate(self, instance_ids: Sequence[str]) -> frozenset[str]:
+        """One call; ended ones may be among them: those that are terminated by now. One that EC2 does not know
+        (NotFound), or that we may not end, keeps all of them."""
         ...
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None: ...

@@ -239,9 +239,11 @@ class Ec2:
                         found[status["InstanceId"]] = decode_instance_status(status)
         return tuple(found[id] for id in sorted(found) if found[id].impairments or found[id].events)
 
-    def terminate(self, instance_ids: Sequence[str]) -> None:
+    def terminate(self, instance_ids: Sequence[str]) -> frozenset[str]:
         with translate_errors("TerminateInstances"):
-            self._client_without_retries.terminate_instances(InstanceIds=list(instance_ids))
+            answer = self._client_without_retries.terminate_instances(InstanceIds=list(instance_ids))
+        changes = answer["TerminatingInstances"]
+        return frozenset(change["InstanceId"] for change in changes if change["CurrentState"]["Name"] == "terminated")
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
         with translate_errors(f"CreateTags {instance_id}"):

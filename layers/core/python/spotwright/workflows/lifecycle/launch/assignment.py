@@ -252,7 +252,7 @@ def terminate_surplus(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> N
 
 def _terminate(ports: LifecyclePorts, surplus: Iterable[Instance], reason: str, now: datetime) -> int:
     """The seconds until instances that EC2 did not terminate are tried again, 0 = there are none."""
-    result = terminate_instances(ports, surplus, now)
+    result = terminate_instances(ports, {instance.id: instance.zone for instance in surplus}, now)
     for id in sorted(result.terminated_ids):
         log_line(log, log_lines.TERMINATED_SURPLUS_INSTANCE, instance=id, reason=reason)
     return result.wait_seconds

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
 from spotwright.lifecycle.retry import FULL_RATE, TICK_SECONDS
@@ -41,25 +43,35 @@ NODES_READ: Final = 100
 SOON: Final = timedelta(seconds=120)
 
 
+class Emptying(msgspec.Struct, frozen=True):
+    """``claim``: as it is afterwards, None = there is none. ``wait``: seconds until the next step, None once the nodes
+    are empty. ``changes``: what the claim's conditions say of that then, written with what comes next.
+    """
+
+    claim: NodeClaim | None
+    wait: float | None = None
+    changes: tuple[ConditionChange, ...] = ()
+
+
 def empty_nodes(
     ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node], deadline: datetime | None, now: datetime
-) -> tuple[NodeClaim | None, float | None]:
+) -> Emptying:
     """Cordon, drain and wait for volumes. ``nodes``: all Nodes of the claim, of which there is one, usually; or the one
-    of no claim. The claim as it is afterwards, None = there is none; and the seconds until the next step, None once
-    the nodes are empty.
+    of no claim.
     """
     nodes = [_cordon(ports, node) for node in nodes]
     if claim is not None and _is_empty(claim):
-        return claim, None
+        return Emptying(claim)
     claim, attachments = _record_attachments(ports, claim, nodes)
     drained: tuple[ConditionChange, ...] = ()
     if claim is None or not claim.is_condition_true("Drained"):
         claim, wait = _drain_nodes(ports, claim, nodes, deadline, now)
         if wait is not None:
-            return claim, wait
+            return Emptying(claim, wait)
         drained = (true_condition("Drained"),)
     detached, wait = _await_volumes(ports, claim, nodes, attachments, deadline, now)
-    return _write(ports, claim, (*drained, *detached), now), wait
+    changes = (*drained, *detached)
+    return Emptying(claim, changes=changes) if wait is None else Emptying(_write(ports, claim, changes, now), wait)
 
 
 def _is_empty(claim: NodeClaim) -> bool:

@@ -5,7 +5,7 @@ Karpenter, node and claim are kept until a direct read shows the instance as ter
 claim's launch are searched when the claim never received one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import TICK_SECONDS
-from spotwright.lifecycle.steps import true_condition
+from spotwright.lifecycle.steps import ConditionChange, true_condition
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -66,20 +66,25 @@ def finalize(
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
-    # Kubelets that answer show that the instance runs: while their pods leave, EC2 is not asked about it.
-    ready = tuple(node for node in nodes if node.is_ready)
-    if ready == nodes:
-        claim, wait = _empty(ports, claim, nodes, deadline, now)
-        if wait is not None:
-            return wait
-    instance, is_terminated = _find_instance(ports, claim, now)
-    if ready != nodes:
-        # On an instance that does not exist any more nothing can be drained.
-        claim, wait = _empty(ports, claim, ready if is_terminated else nodes, deadline, now)
-        if wait is not None:
-            return wait
+    is_running = _is_running(claim, nodes)
+    instance, is_terminated = (None, False) if is_running else _find_instance(ports, claim, now)
+    changes: tuple[ConditionChange, ...] = ()
+    # On an instance that does not exist any more nothing can be drained.
+    to_empty = tuple(node for node in nodes if node.is_ready or not is_terminated)
+    if to_empty:
+        emptying = empty_nodes(ports, claim, to_empty, deadline, now)
+        claim, changes = emptying.claim or claim, emptying.changes
+        if emptying.wait is not None:
+            return emptying.wait
     if not is_terminated:
-        _request_termination(ports, claim, instance, now, to_terminate)
+        if is_running:
+            id, zone = instance_id(claim.provider_id), claim.metadata.labels.get(labels.ZONE, "")
+            to_terminate.append(InstanceTermination(id, zone, claim, changes))
+        elif instance is not None and instance.state != "shutting-down":
+            to_terminate.append(InstanceTermination(instance.id, instance.zone, claim, changes))
+        else:
+            terminating = () if instance is None else (true_condition("InstanceTerminating"),)
+            update_conditions(ports, claim, (*changes, *terminating), now=now)
         return TICK_SECONDS
     remaining = [node for node in nodes if not remove_node(ports, node)]
     if remaining and claim.is_condition_true("Registered"):
@@ -99,12 +104,11 @@ def _is_taken_back(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bo
     return epoch_ms(now) < notice.deadline + TAKEN_BACK_MS
 
 
-def _empty(
-    ports: LifecyclePorts, claim: NodeClaim, nodes: Sequence[Node], deadline: datetime | None, now: datetime
-) -> tuple[NodeClaim, float | None]:
-    """Drain all Nodes of the claim. It afterwards; and the seconds until the next step, None once they are empty."""
-    after, wait = empty_nodes(ports, claim, nodes, deadline, now) if nodes else (claim, None)
-    return after or claim, wait
+def _is_running(claim: NodeClaim, nodes: Collection[Node]) -> bool:
+    """Whether kubelets that answer show that the instance runs: until it is terminated, EC2 is not asked about it."""
+    if not nodes or not instance_id(claim.provider_id) or claim.is_condition_true("InstanceTerminating"):
+        return False
+    return all(node.is_ready for node in nodes)
 
 
 def _with_deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[NodeClaim, datetime | None]:
@@ -181,21 +185,6 @@ def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
         for nodeclaim in claims
         if nodeclaim.name in waiting and nodeclaim.metadata.deletion_timestamp is None
     ]
-
-
-def _request_termination(
-    ports: LifecyclePorts,
-    claim: NodeClaim,
-    instance: Instance | None,
-    now: datetime,
-    to_terminate: list[InstanceTermination],
-) -> None:
-    if instance is None:
-        return
-    if instance.state == "shutting-down":
-        update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
-    else:
-        to_terminate.append(InstanceTermination(instance, claim))
 
 
 def remove_node(ports: LifecyclePorts, node: Node) -> bool:

@@ -4,7 +4,7 @@ EC2 refuses a whole TerminateInstances for one id that it does not know or that 
 it. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import batched
 from typing import Final
@@ -13,8 +13,7 @@ import msgspec
 
 from spotwright.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
-from spotwright.lifecycle.steps import true_condition
-from spotwright.model.ec2.fleet import Instance
+from spotwright.lifecycle.steps import ConditionChange, true_condition
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.telemetry import log_lines
@@ -28,53 +27,69 @@ from spotwright.workflows.lifecycle.actions import (
     update_conditions,
 )
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 INSTANCES_PER_CALL: Final = 100
 
 
 class InstanceTermination(msgspec.Struct, frozen=True):
-    """An instance to terminate. ``claim``: its NodeClaim, None = it is an orphan."""
+    """An instance to terminate, and its availability zone. ``claim``: its NodeClaim, None = it is an orphan;
+    ``changes``: what is to be written in its conditions besides, whether the instance is terminated now or later.
+    """
 
-    instance: Instance
+    id: str
+    zone: str
     claim: NodeClaim | None = None
+    changes: tuple[ConditionChange, ...] = ()
 
 
 class TerminationResult(msgspec.Struct, frozen=True):
-    """``terminated_ids``: instances that are terminating, or that EC2 does not know. ``wait_seconds``: until the others
-    are tried again, 0 = there are none."""
+    """``terminated_ids``: instances that are terminating, or that EC2 does not know; ``ended_ids``: those of them that
+    were terminated before. ``wait_seconds``: until the others are tried again, 0 = there are none."""
 
     terminated_ids: frozenset[str] = frozenset()
+    ended_ids: frozenset[str] = frozenset()
     wait_seconds: int = 0
 
 
 def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTermination], now: datetime) -> None:
-    """Terminate the instances of an invocation and set InstanceTerminating; ring for those that must wait."""
-    by_id = {termination.instance.id: termination for termination in to_terminate}
-    result = terminate_instances(ports, [termination.instance for termination in by_id.values()], now)
-    for id in sorted(result.terminated_ids):
-        claim = by_id[id].claim
-        if claim is not None:
-            _write_condition(ports, claim, now)
+    """Terminate the instances of an invocation and write their claims' conditions; ring for those that must wait, and
+    for claims whose instances had ended: EC2 tells of no end twice.
+    """
+    by_id = {termination.id: termination for termination in to_terminate}
+    result = terminate_instances(ports, {id: by_id[id].zone for id in by_id}, now)
+    terminating = (true_condition("InstanceTerminating"),)
+    in_parallel(
+        lambda one: _write_conditions(
+            ports, one.claim, (*one.changes, *(terminating if one.id in result.terminated_ids else ())), now
+        ),
+        [by_id[id] for id in sorted(by_id)],
+    )
     ended = (by_id[id].claim for id in result.terminated_ids)
     if any(claim is not None and find_condition(claim.conditions, "DisruptionReason") for claim in ended):
         # From now on they count for no budget.
         request_disruption_of_claims(ports, now=now)
-    remaining = [by_id[id] for id in sorted(by_id) if id not in result.terminated_ids]
-    waiting = [termination.claim.name for termination in remaining if termination.claim is not None]
-    ring_lifecycle(ports, "claim", waiting, delay_seconds=result.wait_seconds)
-    ring_lifecycle(
-        ports,
-        "instance",
-        [termination.instance.id for termination in remaining if termination.claim is None],
-        delay_seconds=result.wait_seconds,
-    )
+    remaining = sorted(by_id.keys() - result.terminated_ids)
+    ring_lifecycle(ports, "claim", _claims(by_id, sorted(result.ended_ids)))
+    ring_lifecycle(ports, "claim", _claims(by_id, remaining), delay_seconds=result.wait_seconds)
+    orphans = [id for id in remaining if by_id[id].claim is None]
+    ring_lifecycle(ports, "instance", orphans, delay_seconds=result.wait_seconds)
 
 
-def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
+def _claims(by_id: Mapping[str, InstanceTermination], ids: Iterable[str]) -> list[str]:
+    """The names of the claims of these instances, of those that have one."""
+    return [claim.name for id in ids if (claim := by_id[id].claim) is not None]
+
+
+def _write_conditions(
+    ports: LifecyclePorts, claim: NodeClaim | None, changes: Collection[ConditionChange], now: datetime
+) -> None:
     """If it cannot be written now, the next step writes it; another invocation may have removed the claim."""
+    if claim is None or not changes:
+        return
     try:
-        update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
+        update_conditions(ports, claim, changes, now=now)
     except (Conflict, NotFound) as lost:
         with log_claim(claim):
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
@@ -84,19 +99,17 @@ def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> 
             log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=error)
 
 
-def terminate_instances(ports: LifecyclePorts, instances: Iterable[Instance], now: datetime) -> TerminationResult:
-    """Terminate ``instances`` as far as the request limits allow now; some may be terminated already.
+def terminate_instances(ports: LifecyclePorts, zones: Mapping[str, str], now: datetime) -> TerminationResult:
+    """Terminate the instances of ``zones``, which has the availability zone of each by its id, as far as the request
+    limits allow now; some may be terminated already.
 
     Instances in a zone with shifted traffic are left until the shift ends.
     """
-    by_id = {instance.id: instance for instance in instances}
-    if not by_id:
+    if not zones:
         return TerminationResult()
     shifted = shifted_zones(ports)
-    postponed = TerminationResult(
-        wait_seconds=RETRY_SECONDS if any(instance.zone in shifted for instance in by_id.values()) else 0
-    )
-    ids = sorted(instance.id for instance in by_id.values() if instance.zone not in shifted)
+    postponed = TerminationResult(wait_seconds=RETRY_SECONDS if shifted & set(zones.values()) else 0)
+    ids = sorted(id for id, zone in zones.items() if zone not in shifted)
     return _merge(
         [postponed, *(_terminate_batch(ports, batch, now) for batch in batched(ids, INSTANCES_PER_CALL, strict=False))]
     )
@@ -107,7 +120,7 @@ def _terminate_batch(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -
     if wait:
         return TerminationResult(wait_seconds=wait)
     try:
-        ports.ec2.terminate(ids)
+        ended = ports.ec2.terminate(ids)
     except Throttled as error:
         log_line(log, log_lines.CALL_THROTTLED, call="TerminateInstances", error=str(error))
         for action in (rate_limits.TERMINATE_INSTANCES, rate_limits.TERMINATED_INSTANCES):
@@ -120,7 +133,7 @@ def _terminate_batch(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -
         if len(ids) == 1:
             return _single_refusal(ids[0], refusal)
         return _merge(_terminate_batch(ports, batch, now) for batch in _split_batch(ids, refusal))
-    return TerminationResult(frozenset(ids))
+    return TerminationResult(frozenset(ids), ended)
 
 
 def _split_batch(ids: Sequence[str], refusal: ApiError) -> tuple[Sequence[str], ...]:
@@ -150,5 +163,6 @@ def _merge(results: Iterable[TerminationResult]) -> TerminationResult:
     merged = tuple(results)
     return TerminationResult(
         frozenset().union(*(result.terminated_ids for result in merged)),
+        frozenset().union(*(result.ended_ids for result in merged)),
         max((result.wait_seconds for result in merged), default=0),
     )
