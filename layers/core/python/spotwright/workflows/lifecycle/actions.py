@@ -347,14 +347,18 @@ def _labeled_instance(claim: NodeClaim) -> str:
     return claim.metadata.labels.get(labels.INSTANCE_ID, "")
 
 
-def other_claims(ports: LifecyclePorts, claim: NodeClaim, *, cached: bool = False) -> tuple[NodeClaim, ...]:
-    """Further claims that have the claim's instance and are not being deleted; there are none, usually."""
+def other_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[NodeClaim, ...]:
+    """Further claims that have the claim's instance and are not being deleted, by name; there are none, usually.
+
+    Which there are is asked of the API server's cache: while many claims go, a list that must be the newest takes long,
+    and each of their steps would wait for one. A claim that got the instance a moment ago may be missing.
+    """
+    listed = claims_of_instance(ports, instance_id(claim.provider_id), cached=True)
+    others = claims_by_name(ports, sorted({other.name for other in listed} - {claim.name}))
     return tuple(
         other
-        for other in claims_of_instance(ports, instance_id(claim.provider_id), cached=cached)
-        if other.name != claim.name
-        and other.provider_id == claim.provider_id
-        and other.metadata.deletion_timestamp is None
+        for other in others.values()
+        if other.provider_id == claim.provider_id and other.metadata.deletion_timestamp is None
     )
 
 

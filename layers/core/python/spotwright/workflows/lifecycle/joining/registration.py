@@ -18,7 +18,6 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.workflows.lifecycle.actions import (
-    claims_by_name,
     joins_late,
     nodes_of,
     other_claims,
@@ -82,13 +81,7 @@ def _registered_claims(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode |
     """Further claims that have the claim's instance and are registered, by name."""
     if seen is not None and {other.name for other in seen.claims} <= {claim.name}:
         return ()
-    # The list may show another claim as it was before it was registered, or before it was deleted.
-    others = claims_by_name(ports, [other.name for other in other_claims(ports, claim, cached=True)])
-    return tuple(
-        others[name]
-        for name in sorted(others)
-        if others[name].is_condition_true("Registered") and others[name].metadata.deletion_timestamp is None
-    )
+    return tuple(other for other in other_claims(ports, claim) if other.is_condition_true("Registered"))
 
 
 def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
