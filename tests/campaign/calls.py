@@ -54,7 +54,12 @@ class Call(msgspec.Struct, frozen=True):
         """What watchers look at: of rows that are written together the write of each."""
         if not self.is_transaction:
             return (self,)
-        return tuple(Call(self.port, self.action.removesuffix("_together"), (row,)) for row in self.args[0])
+        action = self.action.removesuffix("_together")
+        created = self.kwargs.get("created", ())
+        return (
+            *(Call(self.port, action, (row,)) for row in self.args[0]),
+            *(Call(self.port, "create", (row,)) for row in created),
+        )
 
 
 class Watcher:

@@ -97,6 +97,22 @@ def test_rows_that_are_saved_together_are_replaced_under_their_versions_all_or_n
     assert state.save(found).version == 2
 
 
+def test_rows_are_created_with_those_that_are_saved_all_or_none(state: StatePort) -> None:
+    """A hundred in all, the most that a transaction takes."""
+    before = [launch(state, f"row-{number:02}") for number in range(ROWS_TOGETHER)]
+    assert state.create_together(before[:40])
+    saved = [msgspec.structs.replace(row, phase="claimed") for row in before[:40]]
+    assert not state.save_together(saved[1:], created=[before[0]]), "one exists"
+    assert not state.save_together([*saved, before[40]], created=before[41:]), "one is missing"
+    assert not state.save_together(saved, created=[*before[40:], launch(state, "one too many")])
+    assert not state.save_together(saved, created=[saved[0]]), "twice"
+    assert state.launches() == tuple(before[:40])
+    assert state.save_together(saved, created=before[40:])
+    assert [(row.phase, row.version) for row in state.launches()] == [("claimed", 1)] * 40 + [("planned", 0)] * 60
+    assert not state.save_together(saved, created=[launch(state, "late")]), "an old version"
+    assert state.launch("late") is None
+
+
 def test_rows_that_are_too_large_or_too_many_together_are_left_to_be_written_alone(state: StatePort) -> None:
     large = [launch(state, f"row-{number}", node="x" * 390 * 1024) for number in range(11)]
     too_large = launch(state, "too-large", node="x" * 400 * 1024)
@@ -321,6 +337,20 @@ def test_commands_are_read_by_their_ids(state: StatePort) -> None:
     state.save(msgspec.structs.replace(done, phase="done"))
     assert [row.id for row in state.commands_by_id([*ids, "nobody", "000"])] == ids
     assert state.commands_by_id([]) == ()
+
+
+def test_notices_are_read_by_their_instances(state: StatePort) -> None:
+    """More than DynamoDB reads in a request; one that is finished, and one that does not exist."""
+    instances = [f"i-{number:03}" for number in range(120)]
+    for instance in instances:
+        state.create(NoticeRow(instance, state.cluster().cluster, "spot_interrupted"))
+    done = state.notice("i-007")
+    assert done is not None
+    done = state.save(msgspec.structs.replace(done, phase="done"))
+    rows = state.notices_of([*reversed(instances), "i-nobody", "i-000"])
+    assert [row.instance_id for row in rows] == instances
+    assert rows[7] == done
+    assert state.notices_of([]) == ()
 
 
 def test_finished_rows_are_read_with_the_open_ones_if_they_are_recent(state: StatePort) -> None:

@@ -89,12 +89,13 @@ def test_a_batch_rings_once_after_all_its_rows_are_there(world: World) -> None:
     assert len(world.state.rows) == 11
 
 
-def test_the_rows_of_a_batch_are_one_write_and_each_its_own_where_one_is_there_already(world: World) -> None:
+def test_the_rows_of_a_batch_are_one_write_and_another_where_one_is_there_already(world: World) -> None:
     handler = load_handler("interrupt", world).handler
     assert failed_messages(handler(sqs_event(notices(10)), Context())) == []
     assert [effect.action for effect in world.effects.select("state", "*")] == ["create_together"]
     bodies = [*notices(3), envelope(STATE, state="stopping", **{"instance-id": "i-02"}), *notices(12)[10:]]
     assert failed_messages(handler(sqs_event(bodies), Context())) == []
+    assert [effect.action for effect in world.effects.select("state", "*")] == ["create_together", "save_together"]
     assert len(world.state.rows) == 12
     row = world.state.notice("i-02")
     assert row is not None

@@ -204,12 +204,15 @@ class FakeState:
             return True
         return False
 
-    def save_together(self, rows: Sequence[Row]) -> bool:
-        with suppress(Conflict, InvalidRequest), self._record_together("save_together", rows):
+    def save_together(self, rows: Sequence[Row], *, created: Sequence[Row] = ()) -> bool:
+        with suppress(Conflict, InvalidRequest), self._record_together("save_together", [*rows, *created]):
             stored = [self.rows.get(sort_key(row)) for row in rows]
             if any(before is None or before.version != row.version for before, row in zip(stored, rows, strict=True)):
                 raise Conflict("a row was changed by another", code="TransactionCanceledException")
+            if any(sort_key(row) in self.rows for row in created):
+                raise Conflict("a row exists", code="TransactionCanceledException")
             self.rows |= {sort_key(row): msgspec.structs.replace(row, version=row.version + 1) for row in rows}
+            self.rows |= {sort_key(row): row for row in created}
             return True
         return False
 
@@ -242,6 +245,10 @@ class FakeState:
     def notice(self, instance_id: str) -> NoticeRow | None:
         row = self.rows.get(f"notice#{instance_id}")
         return row if isinstance(row, NoticeRow) else None
+
+    def notices_of(self, instances: Collection[str]) -> tuple[NoticeRow, ...]:
+        self._effects.before_read("state", "notices_of")
+        return tuple(row for instance in sorted(set(instances)) if (row := self.notice(instance)) is not None)
 
     def notices(self) -> tuple[NoticeRow, ...]:
         return tuple(row for row in self._open() if isinstance(row, NoticeRow))

@@ -136,6 +136,14 @@ def _write_rows(
     """Those of a cluster together, and where that is refused side by side; of each row the notice that counts, or why
     it could not be written."""
 
+    def write_together(cluster: str) -> dict[_Target, Notice]:
+        own = {target: several for target, several in notices.items() if target.cluster == cluster}
+        # A message may name any number of instances.
+        if 1 < len(own) <= ROWS_TOGETHER:
+            with suppress(ApiError):
+                return _write_together(clusters[cluster].state, own, now, may_begin)
+        return {}
+
     def write(target: _Target) -> Notice | ApiError:
         if not may_begin():
             return Unavailable("no time was left to write the row of its notice", code="NoTimeLeft")
@@ -144,23 +152,11 @@ def _write_rows(
         except ApiError as failure:
             return failure
 
-    def write_together(cluster: str) -> bool:
-        rows = [
-            _notice_row(target, several[0], several, now)
-            for target, several in notices.items()
-            if target.cluster == cluster
-        ]
-        # A message may name any number of instances.
-        with suppress(ApiError):
-            return 1 < len(rows) <= ROWS_TOGETHER and clusters[cluster].state.create_together(rows)
-        return False
-
-    names = sorted({target.cluster for target in notices})
-    together = dict(zip(names, in_parallel(write_together, names), strict=True))
-    alone = [target for target in notices if not together[target.cluster]]
-    return {target: several[0] for target, several in notices.items()} | dict(
-        zip(alone, in_parallel(write, alone), strict=True)
-    )
+    outcomes: dict[_Target, Notice | ApiError] = {}
+    for written in in_parallel(write_together, sorted({target.cluster for target in notices})):
+        outcomes |= written
+    alone = [target for target in notices if target not in outcomes]
+    return outcomes | dict(zip(alone, in_parallel(write, alone), strict=True))
 
 
 def _ring(clusters: Mapping[str, InterruptPorts], written: Mapping[_Target, Notice]) -> dict[str, ApiError | None]:
@@ -243,6 +239,28 @@ def _with_warning(row: NoticeRow, notices: Iterable[Notice]) -> NoticeRow:
     return row
 
 
+def _write_together(
+    state: StatePort, notices: Mapping[_Target, Sequence[Notice]], now: datetime, may_begin: Callable[[], bool]
+) -> dict[_Target, Notice]:
+    """The rows of a cluster by a single write, or by two where some exist, which are read between them; of each row the
+    notice that counts. Empty where that is refused, or no time is left for the second.
+    """
+    if state.create_together([_notice_row(target, several[0], several, now) for target, several in notices.items()]):
+        return {target: several[0] for target, several in notices.items()}
+    if not may_begin():
+        return {}
+    existing = {row.instance_id: row for row in state.notices_of([target.instance for target in notices])}
+    changes = {
+        target: _change(target, several, now, existing.get(target.instance)) for target, several in notices.items()
+    }
+    rows = [change.row for change in changes.values() if change.row is not None]
+    saved = [row for row in rows if row.instance_id in existing]
+    created = [row for row in rows if row.instance_id not in existing]
+    if rows and not state.save_together(saved, created=created):
+        return {}
+    return {target: change.notice for target, change in changes.items()}
+
+
 def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice:
     """The row of the severest of these notices that is news; the notice that was written, or the severest of all."""
     try:
@@ -258,15 +276,31 @@ def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], no
     existing = state.notice(target.instance)
     if existing is None:
         raise Conflict("the row of an earlier notice expired meanwhile", code="Conflict")
+    change = _change(target, notices, now, existing)
+    if change.row is not None:
+        state.save(change.row)
+    return change.notice
+
+
+class _Change(NamedTuple):
+    """The notice that counts, and the row that is to be written; None = what is stored says all of it."""
+
+    notice: Notice
+    row: NoticeRow | None
+
+
+def _change(target: _Target, notices: Sequence[Notice], now: datetime, existing: NoticeRow | None) -> _Change:
+    """What becomes of a row by these notices, the severest of them first. ``existing``: None = there is no row yet."""
+    if existing is None:
+        return _Change(notices[0], _notice_row(target, notices[0], notices, now))
     for notice in notices:
         if _is_news(notice, existing):
-            state.save(_notice_row(target, notice, notices, now, existing))
-            return notice
+            return _Change(notice, _notice_row(target, notice, notices, now, existing))
     if existing.kind in ENDED_KINDS and existing.phase == "new":
         warned = _with_warning(existing, notices)
         if warned != existing:
-            state.save(warned)
-    return notices[0]
+            return _Change(notices[0], warned)
+    return _Change(notices[0], None)
 
 
 def _is_news(notice: Notice, existing: NoticeRow) -> bool:

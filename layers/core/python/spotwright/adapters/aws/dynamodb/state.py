@@ -5,7 +5,7 @@ A table with the key ``pk``/``sk``; ``body`` is the JSON of a row's Struct, ``ve
 Finished rows stay for a day as history (``expires``, epoch seconds).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Final
 
@@ -117,12 +117,10 @@ class DynamoState:
         return after
 
     def create_together(self, rows: Sequence[Row]) -> bool:
-        return self._table.put_together(
-            {"Item": encode_row(row, self._cluster), "ConditionExpression": _IS_NEW} for row in rows
-        )
+        return self._table.put_together(self._creation(row) for row in rows)
 
-    def save_together(self, rows: Sequence[Row]) -> bool:
-        return self._table.put_together(
+    def save_together(self, rows: Sequence[Row], *, created: Sequence[Row] = ()) -> bool:
+        saved = (
             {
                 "Item": encode_row(msgspec.structs.replace(row, version=row.version + 1), self._cluster),
                 "ConditionExpression": _HAS_VERSION,
@@ -130,6 +128,7 @@ class DynamoState:
             }
             for row in rows
         )
+        return self._table.put_together([*saved, *map(self._creation, created)])
 
     def launch(self, id: str) -> LaunchRow | None:
         return self._row(f"launch#{id}", LaunchRow)
@@ -141,17 +140,16 @@ class DynamoState:
         return self._row(f"command#{id}", CommandRow)
 
     def commands_by_id(self, ids: Collection[str]) -> tuple[CommandRow, ...]:
-        rows: list[CommandRow] = []
-        for some in batched(sorted(set(ids)), _ROWS_READ, strict=False):
-            items = self._table.get_rows(self._cluster, *(f"command#{id}" for id in some))
-            rows += (decode_row(items[sort], CommandRow) for sort in sorted(items))
-        return tuple(rows)
+        return self._rows((f"command#{id}" for id in ids), CommandRow)
 
     def commands(self, *, created_after: int | None = None) -> tuple[CommandRow, ...]:
         return tuple(self._open("command#", CommandRow, created_after))
 
     def notice(self, instance_id: str) -> NoticeRow | None:
         return self._row(f"notice#{instance_id}", NoticeRow)
+
+    def notices_of(self, instances: Collection[str]) -> tuple[NoticeRow, ...]:
+        return self._rows((f"notice#{instance}" for instance in instances), NoticeRow)
 
     def notices(self) -> tuple[NoticeRow, ...]:
         return tuple(self._open("notice#", NoticeRow))
@@ -237,6 +235,14 @@ class DynamoState:
         item = self._table.get(self._cluster, sort)
         return None if item is None else decode_row(item, kind)
 
+    def _rows[R: (CommandRow, NoticeRow)](self, sorts: Iterable[str], kind: type[R]) -> tuple[R, ...]:
+        """Those that exist, ordered by id."""
+        rows: list[R] = []
+        for some in batched(sorted(set(sorts)), _ROWS_READ, strict=False):
+            items = self._table.get_rows(self._cluster, *some)
+            rows += (decode_row(items[sort], kind) for sort in sorted(items))
+        return tuple(rows)
+
     def _open[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](
         self, prefix: str, kind: type[R], created_after: int | None = None
     ) -> Iterator[R]:
@@ -255,6 +261,10 @@ class DynamoState:
         )
         rows = (decode_row(item, kind) for item in items)
         return (row for row in rows if row.phase not in FINAL_PHASES or row.created > (created_after or 0))
+
+    def _creation(self, row: Row) -> Item:
+        """Of a transaction."""
+        return {"Item": encode_row(row, self._cluster), "ConditionExpression": _IS_NEW}
 
     def _put(self, row: Row, condition: str, values: Item) -> None:
         request = {"ExpressionAttributeValues": values} if values else {}
