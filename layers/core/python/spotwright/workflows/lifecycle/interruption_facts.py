@@ -62,7 +62,12 @@ def read_facts(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) 
     claims = [claim for claim in claims_of_instances(ports, ids) if claim.provider_id]
     found = _by_instance(claims)
     asked = {
-        row.instance_id for row in rows if any(asks_ec2(row, claim, now) for claim in found.get(row.instance_id, ()))
+        row.instance_id
+        for row in rows
+        if any(
+            asks_ec2(row, claim, now) or (row.ended and ends_with_claim(claim))
+            for claim in found.get(row.instance_id, ())
+        )
     }
     unfound = frozenset(ids) - found.keys()
     instances = _read_instances(ports, asked | unfound)
@@ -84,13 +89,18 @@ def _by_instance(claims: Iterable[NodeClaim]) -> dict[str, tuple[NodeClaim, ...]
 
 
 def asks_ec2(row: NoticeRow, claim: NodeClaim, now: datetime) -> bool:
-    """Whether EC2 is asked for the state of the instance before anything is done about the notice.
+    """Whether EC2 must confirm the notice before anything is done about it.
 
     Not where the claim is being deleted already: then EC2 tells what the termination does.
     """
     if row.kind in REPLACED_KINDS:
         return row.phase == "new" and not row.attempt and epoch_ms(now) > row.deadline + EXPIRED_MS
     return row.kind in ENDED_KINDS and claim.metadata.deletion_timestamp is None
+
+
+def ends_with_claim(claim: NodeClaim) -> bool:
+    """Whether the claim is being deleted, and waits only for its instance to be terminated."""
+    return claim.metadata.deletion_timestamp is not None and claim.is_condition_true("InstanceTerminating")
 
 
 def is_last_hour(row: NoticeRow, now: datetime) -> bool:

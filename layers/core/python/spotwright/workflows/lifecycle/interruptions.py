@@ -5,15 +5,14 @@ Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the cla
 pods first, and delete when the nodes that take them are Initialized or the deadline forces it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.errors import ApiError, Conflict, NotFound
+from spotwright.errors import ApiError
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import PodDisruptionBudget
@@ -21,6 +20,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import cordon, log, nodes_of, ring_lifecycle, ring_notices
 from spotwright.workflows.lifecycle.commands import EARLY_MS
+from spotwright.workflows.lifecycle.ended_instances import end_claims, is_expected
 from spotwright.workflows.lifecycle.interruption_decisions import (
     GATHER_MAXIMUM_MS,
     PLANNER_SECONDS,
@@ -37,6 +37,7 @@ from spotwright.workflows.lifecycle.interruption_writes import (
     record_event_of_claim,
     remember_offerings,
     save_notice,
+    trying_again,
 )
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.single_notices import LOOK_SECONDS, end_unclaimed, end_waiting, start
@@ -72,14 +73,14 @@ def step_notices(
     A concurrent change or an API that fails means that it is tried again soon, and keeps no notices of another kind.
     """
     names = ", ".join(sorted(instances))
-    with _trying_again(ports, instances, names):
+    with trying_again(ports, instances, names):
         rows = [row for row in ports.state.notices() if row.instance_id in instances or row.kind in REPLACED_KINDS]
         new = [row for row in rows if row.kind in REPLACED_KINDS and row.phase == "new"]
         replacing = [row for row in rows if row.kind in REPLACED_KINDS and row.phase != "new"]
         others = [row for row in rows if row.kind not in REPLACED_KINDS]
         if new:
             _step_new(ports, new, now, seconds_left)
-        with _trying_again(ports, instances, names):
+        with trying_again(ports, instances, names):
             if replacing:
                 _step_replacing(ports, replacing, instances, now, seconds_left)
         if others:
@@ -95,7 +96,7 @@ def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, s
     the same.
     """
     unrung = _ring_again(ports, rows, now)
-    with _trying_again(ports, [rows[0].instance_id] if unrung else (), ", ".join(row.instance_id for row in rows)):
+    with trying_again(ports, [rows[0].instance_id] if unrung else (), ", ".join(row.instance_id for row in rows)):
         is_planned = not _may_grow(rows, now) and _plan_new(ports, rows, now, seconds_left)
         if unrung and not is_planned:
             raise unrung
@@ -139,7 +140,7 @@ def _drain_unplanned(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: d
     budgets = _budgets(ports)
 
     def is_drained(node: Interrupted) -> bool:
-        with _trying_again(ports, (), node.notice.instance_id):
+        with trying_again(ports, (), node.notice.instance_id):
             pods = [pod for there in nodes_of(ports, node.claim) for pod in ports.cluster.pods(node=there.name)]
             if epoch_ms(now) >= force_at(pods, budgets, node.notice, now):
                 delete_announced(ports, node.notice, node.claim, now)
@@ -225,9 +226,12 @@ def _throttle(ports: LifecyclePorts, work: str, now: datetime, seconds: int) -> 
 def _step_others(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:
     """Notices of instances that are not replaced."""
     facts = read_facts(ports, rows, now)
-    for number, row in enumerate(rows):
+    expected = [row for row in rows if is_expected(row, facts)]
+    end_claims(ports, expected, facts, now)
+    others = [row for row in rows if row not in expected]
+    for number, row in enumerate(others):
         if seconds_left is not None and seconds_left() < LAST_SECONDS:
-            ring_notices(ports, [waiting.instance_id for waiting in rows[number:]])
+            ring_notices(ports, [waiting.instance_id for waiting in others[number:]])
             return
         _step(ports, row, facts, None, now)
 
@@ -246,7 +250,7 @@ def _step(
     ``is_seen_again``: where it fails, it is not rung for, because the next look comes in any case.
     """
     claims = facts.claims.get(row.instance_id, ())
-    with _trying_again(ports, () if is_seen_again else (row.instance_id,), row.instance_id):
+    with trying_again(ports, () if is_seen_again else (row.instance_id,), row.instance_id):
         claim = claim_of(ports, claims)
         if claim is None:
             may_come = bool(claims) or row.instance_id in facts.unassigned
@@ -258,19 +262,6 @@ def _step(
         elif (notice := start(ports, row, claim, facts, now)) is not None:
             return Interrupted(notice, claim)
     return None
-
-
-@contextmanager
-def _trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -> Iterator[None]:
-    """Ring for these notices once more when their step fails."""
-    try:
-        yield
-    except (Conflict, NotFound) as lost:
-        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="notice", object=names, conflict=str(lost))
-        ring_notices(ports, instances, delay_seconds=1)
-    except ApiError as failure:
-        log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
-        ring_notices(ports, instances, delay_seconds=LOOK_SECONDS)
 
 
 def _replace(
@@ -320,7 +311,7 @@ def _replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> Notic
 
 
 def _save_replacing(ports: LifecyclePorts, row: NoticeRow) -> None:
-    with _trying_again(ports, [row.instance_id], row.instance_id):
+    with trying_again(ports, [row.instance_id], row.instance_id):
         ports.state.save(row)
 
 

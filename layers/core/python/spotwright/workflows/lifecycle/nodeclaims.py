@@ -20,6 +20,7 @@ from spotwright.lifecycle.registration import (
 from spotwright.lifecycle.retry import MAXIMUM_TICKS, NODE_TICK_SECONDS, next_tick
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
@@ -114,12 +115,15 @@ def step_claim(
     now: datetime,
     ticks: int = 0,
     seen: SeenNode | None = None,
+    instance: Instance | None = None,
 ) -> None:
-    """The same for a claim as it was read a moment ago. ``seen``: the node whose doorbell rang."""
+    """The same for a claim as it was read a moment ago. ``seen``: the node whose doorbell rang; ``instance``: as EC2
+    has just shown it.
+    """
     if not claim.is_managed or is_left_alone(ports, claim, now=now):
         return
     with log_claim(claim):
-        _step(ports, claim, to_terminate, now, ticks, seen)
+        _step(ports, claim, to_terminate, now, ticks, seen, instance)
 
 
 def _step(
@@ -129,6 +133,7 @@ def _step(
     now: datetime,
     ticks: int,
     seen: SeenNode | None,
+    instance: Instance | None,
 ) -> None:
     name, earliest = claim.name, 0
     node = seen.node if seen is not None else None
@@ -138,7 +143,7 @@ def _step(
     tick = next_tick(ticks, deleting=claim.metadata.deletion_timestamp is not None, starts=starts)
     try:
         wait = (
-            finalize(ports, claim, now, to_terminate, seen=node)
+            finalize(ports, claim, now, to_terminate, seen=node, shown=instance)
             if claim.metadata.deletion_timestamp
             else _step_live(ports, claim, seen, now)
         )

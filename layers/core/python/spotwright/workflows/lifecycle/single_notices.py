@@ -82,7 +82,7 @@ def start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts,
     kind = NoticeKind(row.kind)
     if claim.metadata.deletion_timestamp is not None and kind not in REPLACED_KINDS:
         # Most likely the finalizer terminated the instance: no event is needed, and it waits until that has ended.
-        if row.ended or not claim.is_condition_true("InstanceTerminating"):
+        if row.ended:
             ring_lifecycle(ports, "claim", [claim.name])
         if row.warning in REPLACED_KINDS and kind == NoticeKind.INSTANCE_STOPPED:
             # It may be running again, and then its drain has the time that EC2 announced.

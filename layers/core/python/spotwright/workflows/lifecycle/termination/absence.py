@@ -32,14 +32,17 @@ _STOPPED: Final = ("stopping", "stopped")
 _RUNNING: Final = ("pending", "running")
 
 
-def read_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
-    """The instance with the claim's provider id, and whether it is certain that it is terminated.
+def read_instance(
+    ports: LifecyclePorts, claim: NodeClaim, now: datetime, *, shown: Instance | None = None
+) -> tuple[Instance | None, bool]:
+    """The instance with the claim's provider id, and whether it is certain that it is terminated. ``shown``: as EC2 has
+    just shown it.
 
     What EC2 reports of a zone with shifted traffic proves nothing: it is not asked.
     """
     if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
         return None, False
-    instance = ports.ec2.instance(instance_id(claim.provider_id))
+    instance = shown or ports.ec2.instance(instance_id(claim.provider_id))
     if instance is not None:
         _forget_not_found(ports, claim)
         return instance, instance.state == "terminated"

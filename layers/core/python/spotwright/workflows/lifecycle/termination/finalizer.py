@@ -51,9 +51,10 @@ def finalize(
     to_terminate: list[InstanceTermination],
     *,
     seen: Node | None = None,
+    shown: Instance | None = None,
 ) -> float | None:
     """One step of the termination. Seconds until the next step, inf = what is waited for rings, None = the claim is
-    gone. ``seen``: the node whose doorbell rang.
+    gone. ``seen``: the node whose doorbell rang; ``shown``: the claim's instance as EC2 has just shown it.
 
     An instance that may be terminated is added to ``to_terminate``: those of an invocation are terminated together.
     """
@@ -66,8 +67,8 @@ def finalize(
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
-    is_running = _is_running(claim, nodes)
-    instance, is_terminated = (None, False) if is_running else _find_instance(ports, claim, now)
+    is_running = shown is None and _is_running(claim, nodes)
+    instance, is_terminated = (None, False) if is_running else _find_instance(ports, claim, shown, now)
     changes: tuple[ConditionChange, ...] = ()
     # On an instance that does not exist any more nothing can be drained.
     to_empty = tuple(node for node in nodes if node.is_ready or not is_terminated)
@@ -133,11 +134,13 @@ def _with_deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tu
     return claim, deadline
 
 
-def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
+def _find_instance(
+    ports: LifecyclePorts, claim: NodeClaim, shown: Instance | None, now: datetime
+) -> tuple[Instance | None, bool]:
     """The claim's instance by a direct read, and whether it is certain that it is terminated."""
     if not instance_id(claim.provider_id):
         return _find_unassigned_instance(ports, claim)
-    return read_instance(ports, claim, now)
+    return read_instance(ports, claim, now, shown=shown)
 
 
 def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Instance | None, bool]:

@@ -1,0 +1,62 @@
+"""Notices of instances whose NodeClaims are being deleted: most were terminated by that. Those of a look go together.
+
+EC2 tells twice of each: that it shuts down, which is known, and that it is terminated. Then its NodeClaim takes its
+last step here: a hundred that go at once need no doorbell each, and what EC2 shows of their instances is a single read.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from spotwright.aws.interruption_messages import ENDED_KINDS
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.workflows.lifecycle.actions import ring_lifecycle
+from spotwright.workflows.lifecycle.gathered_doorbells import gathering
+from spotwright.workflows.lifecycle.interruption_facts import Facts, ends_with_claim
+from spotwright.workflows.lifecycle.interruption_writes import trying_again
+from spotwright.workflows.lifecycle.nodeclaims import step_claim
+from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import NoticeRow
+from spotwright.workflows.rows_together import write_rows
+
+
+def is_expected(row: NoticeRow, facts: Facts) -> bool:
+    """Whether it is the end of an instance whose only NodeClaim is being deleted, of which nothing was announced."""
+    claims = facts.claims.get(row.instance_id, ())
+    is_new = row.phase == "new" and row.kind in ENDED_KINDS and not row.warning
+    return is_new and len(claims) == 1 and claims[0].metadata.deletion_timestamp is not None
+
+
+def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, now: datetime) -> None:
+    """One step of notices that are expected; they end when the steps of their NodeClaims are taken, or rung for."""
+    names = [row.instance_id for row in rows]
+    shared = gathering(ports)
+
+    def end_claim(row: NoticeRow) -> NoticeRow | None:
+        (claim,) = facts.claims[row.instance_id]
+        with trying_again(ports, (row.instance_id,), row.instance_id):
+            if row.ended:
+                _step(shared, claim, facts, row.instance_id, now)
+            return msgspec.structs.replace(row, claim=claim.name, phase="done", due=0)
+        return None
+
+    def save(row: NoticeRow) -> None:
+        with trying_again(ports, (row.instance_id,), row.instance_id):
+            ports.state.save(row)
+
+    ended = [row for row in in_parallel(end_claim, rows) if row is not None]
+    with trying_again(ports, names, ", ".join(names)):
+        shared.doorbells.send()
+        write_rows(ports.state.save_together, save, ended)
+
+
+def _step(ports: LifecyclePorts, claim: NodeClaim, facts: Facts, instance_id: str, now: datetime) -> None:
+    """The claim's last step; any other one is rung for, in which its node may still be drained."""
+    instance = facts.instances.get(instance_id)
+    if ends_with_claim(claim) and isinstance(instance, Instance) and instance.state == "terminated":
+        step_claim(ports, claim, [], now=now, instance=instance)
+    else:
+        ring_lifecycle(ports, "claim", [claim.name])
