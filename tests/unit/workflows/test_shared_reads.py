@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from spotwright.errors import Conflict, Unavailable
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import Outcome, RegistrationHealth
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import shared_reads
@@ -29,11 +30,14 @@ READS: dict[str, Callable[[StatePort], object]] = {
     "catalog_key": lambda state: state.catalog_key(),
     "pods_alike": lambda state: state.pods_alike(),
     "registration_health": lambda state: state.registration_health("uid"),
+    "refused_evictions": lambda state: state.refused_evictions(),
 }
 
 
 def failing(read: Callable[[], Any]) -> StatePort:
-    state = SimpleNamespace(heartbeat=read, catalog_key=read, pods_alike=read, registration_health=lambda _: read())
+    state = SimpleNamespace(
+        heartbeat=read, catalog_key=read, pods_alike=read, registration_health=lambda _: read(), refused_evictions=read
+    )
     return reading_once(cast("StatePort", state))
 
 
@@ -58,6 +62,12 @@ class Counted:
 
     def save_registration_health(self, health: RegistrationHealth) -> None:
         self._state.save_registration_health(health)
+
+    def refused_evictions(self) -> tuple[RefusedEvictions, ...]:
+        return self._count(self._state.refused_evictions())
+
+    def save_refused_evictions(self, refused: RefusedEvictions) -> None:
+        self._state.save_refused_evictions(refused)
 
     def _count[Value](self, answer: Value) -> Value:
         self.reads += 1
@@ -166,6 +176,22 @@ def test_the_registration_health_of_a_nodepool_is_read_anew_when_it_was_written_
     assert shared.registration_health("uid") == world.state.registration_health("uid")
     assert shared.registration_health("another") is None
     assert counted.reads == 4
+
+
+def test_refused_evictions_are_read_anew_when_one_was_written_or_another_wrote_it(world: World) -> None:
+    counted = Counted(world, fails=False)
+    shared = reading_once(cast("StatePort", counted))
+    refused = RefusedEvictions("default", ("keep",), ((),), True, since_ms=1)
+    assert shared.refused_evictions() == ()
+    shared.save_refused_evictions(refused)
+    assert [found.key for found in shared.refused_evictions()] == [refused.key]
+    shared.refused_evictions()
+    assert counted.reads == 2
+    world.state.save_refused_evictions(RefusedEvictions("default", ("other",), ((),), True, since_ms=1))
+    with pytest.raises(Conflict):
+        shared.save_refused_evictions(refused)
+    assert len(shared.refused_evictions()) == 2
+    assert counted.reads == 3
 
 
 def test_the_registration_health_that_another_step_reads_while_it_is_written_is_read_anew(

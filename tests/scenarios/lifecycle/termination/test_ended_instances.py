@@ -133,6 +133,7 @@ def test_a_notice_whose_claims_cannot_be_read_comes_again(world: World, action: 
 
 
 def test_rows_that_another_invocation_changed_keep_no_other_row(world: World) -> None:
+    """Whoever changed it rang for it: EC2 told that the instance has ended while it was noted that it shuts down."""
     claims = told(world)
     row = world.state.notices_of([instance_id(claims[0].provider_id)])[0]
     usual, changed = world.cluster.set_taints, list[str]()
@@ -147,6 +148,7 @@ def test_rows_that_another_invocation_changed_keep_no_other_row(world: World) ->
     hear(world)
     assert not world.claims()
     assert sorted(phases(world, claims)) == ["done"] * (NODES - 1) + ["new"]
+    assert not world.doorbells.messages_of("notices", "notice")
     assert world.run(90, until=lambda: phases(world, claims) == ["done"] * NODES)
 
 

@@ -8,7 +8,7 @@ import pytest
 from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import ObjectMeta
-from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
@@ -63,35 +63,37 @@ def test_controllers_that_write_a_node_as_it_goes_do_not_keep_it(
 
 def test_a_finalizer_that_came_as_the_node_went_keeps_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = ended(world)
-    usual, added = world.cluster.delete, list[str]()
+    usual, added = world.cluster.set_taints, list[str]()
 
-    def finalizer_added(kind: str, metadata: ObjectMeta, **options: Any) -> None:
-        if kind == "nodes" and not added:
+    def finalizer_added(node: Node, *arguments: Any, **options: Any) -> Node:
+        if not added:
             added.append("example.com/keep")
-            change = {"finalizers": [*metadata.finalizers, *added]}
-            world.cluster.patch_metadata("nodes", ObjectMeta(metadata.name, uid=metadata.uid), change)
-        usual(kind, metadata, **options)
+            change = {"finalizers": [*node.metadata.finalizers, *added]}
+            world.cluster.patch_metadata("nodes", ObjectMeta(node.name, uid=node.metadata.uid), change)
+        return usual(node, *arguments, **options)
 
-    monkeypatch.setattr(world.cluster, "delete", finalizer_added)
+    monkeypatch.setattr(world.cluster, "set_taints", finalizer_added)
     step(world, claim)
     assert not gone(world, claim)
     step(world, claim)
     node = world.cluster.node(claim.node_name)
     assert node is not None
     assert node.metadata.finalizers == ("example.com/keep",)
+    assert node.metadata.deletion_timestamp is not None
     assert not gone(world, claim)
     world.cluster.patch_metadata("nodes", node.metadata, {"finalizers": []})
     step(world, claim)
     assert gone(world, claim)
 
 
-def test_a_node_is_let_go_by_two_requests(world: World) -> None:
+def test_a_node_is_let_go_by_two_requests_and_is_deleted_last(world: World) -> None:
+    """Whoever watches sees it go, and not that it is being deleted, for which its claim would take a step in vain."""
     claim = ended(world)
     began, reads = len(world.effects.log), world.effects.reads["cluster", "node"]
     step(world, claim)
     assert gone(world, claim)
     of_node = [effect.action for effect in world.effects.log[began:] if claim.node_name in effect.subject]
-    assert of_node == ["delete", "set_taints"]
+    assert of_node == ["set_taints", "delete"]
     # The step of the claim reads it.
     assert world.effects.reads["cluster", "node"] - reads == 1
 

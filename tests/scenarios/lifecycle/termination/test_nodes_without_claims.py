@@ -10,6 +10,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
+from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -86,6 +87,17 @@ def test_a_node_without_claim_and_instance_goes_when_its_kubelet_was_silent_for_
     world.cluster.put("nodes", msgspec.structs.replace(node_of(world, claim), conditions=silent))
     step_node(world, claim)
     assert (world.cluster.node(claim.node_name) is None) == goes
+
+
+def test_a_node_without_claim_and_instance_goes_though_the_function_dies_when_it_has_let_it_go(world: World) -> None:
+    """Without Spotwright's finalizer, and not deleted, it would be nobody's."""
+    claim = unclaimed_node(world)
+    id = instance_id(claim.provider_id)
+    world.ec2.instances[id] = msgspec.structs.replace(world.ec2.instances[id], state="terminated")
+    world.effects.crash_at("cluster", "set_taints")
+    with pytest.raises(Crash):
+        step_node(world, claim)
+    assert world.cluster.node(claim.node_name) is None
 
 
 def test_while_karpenter_runs_a_node_without_a_claim_is_left_to_it(world: World) -> None:

@@ -5,11 +5,13 @@ last step here: a hundred that go at once need no doorbell each, and what EC2 sh
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
 from spotwright.aws.interruption_messages import ENDED_KINDS
+from spotwright.errors import Conflict
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows.lifecycle.actions import ring_lifecycle
@@ -44,7 +46,8 @@ def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, n
         return None
 
     def save(row: NoticeRow) -> None:
-        with trying_again(ports, (row.instance_id,), row.instance_id):
+        # Whoever wrote it meanwhile rings for it.
+        with trying_again(ports, (row.instance_id,), row.instance_id), suppress(Conflict):
             ports.state.save(row)
 
     ended = [row for row in in_parallel(end_claim, rows) if row is not None]

@@ -110,6 +110,8 @@ def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[Instan
     instance = ports.ec2.instance(id) if id else None
     is_gone = instance is None or instance.state == "terminated"
     if id and is_gone and (instance is not None or _is_silent(node, now)):
+        # Before it is let go: one that is not deleted then would be nobody's.
+        ports.cluster.delete("nodes", node.metadata)
         remove_node(ports, node)
         return
     if node.metadata.deletion_timestamp is None:

@@ -10,6 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final, cast
 
+from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.workflows.ports.state import StatePort
 
@@ -46,6 +47,7 @@ class _State:
         self.heartbeat = _ReadOnce(state.heartbeat)
         self.catalog_key = _ReadOnce(state.catalog_key)
         self.pods_alike = _ReadOnce(state.pods_alike)
+        self._refused = _ReadOnce(state.refused_evictions)
         self._health: dict[str, _ReadOnce[RegistrationHealth | None]] = {}
 
     def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
@@ -59,12 +61,22 @@ class _State:
         finally:
             self._health.pop(health.nodepool_uid, None)
 
+    def refused_evictions(self) -> tuple[RefusedEvictions, ...]:
+        """Read anew once one was written, or could not be: mostly nothing is refused, while many nodes drain."""
+        return self._refused()
+
+    def save_refused_evictions(self, refused: RefusedEvictions) -> None:
+        try:
+            self._state.save_refused_evictions(refused)
+        finally:
+            self._refused = _ReadOnce(self._state.refused_evictions)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._state, name)
 
 
 def reading_once(state: StatePort) -> StatePort:
-    """The same for one invocation, in which the heartbeat, the catalog's key, whether pods are alike and a NodePool's
-    registration health are read once.
+    """The same for one invocation, in which the heartbeat, the catalog's key, whether pods are alike, a NodePool's
+    registration health and refused evictions are read once.
     """
     return cast("StatePort", _State(state))

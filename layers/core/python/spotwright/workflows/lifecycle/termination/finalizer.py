@@ -191,18 +191,20 @@ def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
 
 
 def remove_node(ports: LifecyclePorts, node: Node) -> bool:
-    """Delete the Node as it was read, and let go of it. Whether it is gone: a finalizer of another may keep it.
+    """Let go of the Node as it was read, and delete it. Whether it is gone: a finalizer of another may keep it.
 
-    What others write of it meanwhile is not in the way, unless it is a finalizer: Conflict.
+    What others write of it meanwhile is not in the way, unless it is a finalizer: Conflict. It is deleted last: a Node
+    that is being deleted rings, and for one that is gone no step can be taken.
     """
-    if node.metadata.deletion_timestamp is None:
-        ports.cluster.delete("nodes", node.metadata)
     finalizers = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
-    if labels.FINALIZER in node.metadata.finalizers:
+    is_held = labels.FINALIZER in node.metadata.finalizers
+    if is_held:
         # Gone meanwhile: its name may be another's by now, which has another uid.
         with suppress(NotFound):
             ports.cluster.set_taints(node, node.taints, metadata={"finalizers": finalizers})
-    elif finalizers:
+    if node.metadata.deletion_timestamp is None:
+        ports.cluster.delete("nodes", node.metadata)
+    if finalizers and not is_held:
         return ports.cluster.node(node.name) is None
     log_line(log, log_lines.DELETED_NODE, node=node.name)
     return not finalizers
