@@ -130,11 +130,15 @@ class Loop:
         """Apply updates until it is so, or the time is over."""
         while not is_done() and self._clock() < until:
             with contextlib.suppress(queue.Empty):
-                self._apply(self.updates.get(timeout=LONGEST_WAIT_SECONDS))
+                self.apply(self.updates.get(timeout=LONGEST_WAIT_SECONDS))
 
     def run_once(self) -> None:
         """Wait for updates until something is due at the latest, apply them, and send what is due."""
         self._receive()
+        self.send_what_is_due()
+
+    def send_what_is_due(self) -> None:
+        """Doorbells, the cluster state, and the heartbeat."""
         now = self._clock()
         self.shipping.write_what_is_due(now)
         self._drain(now)
@@ -149,15 +153,16 @@ class Loop:
         return not self.outgoing.is_failing and (since is None or now - since < ANSWER_SECONDS)
 
     def _receive(self) -> None:
-        wait = min(LONGEST_WAIT_SECONDS, max(0.0, self._next() - self._clock()))
+        wait = min(LONGEST_WAIT_SECONDS, max(0.0, self.next_at() - self._clock()))
         try:
-            self._apply(self.updates.get(timeout=wait) if wait else self.updates.get_nowait())
+            self.apply(self.updates.get(timeout=wait) if wait else self.updates.get_nowait())
             for _ in range(UPDATES_AT_ONCE):
-                self._apply(self.updates.get_nowait())
+                self.apply(self.updates.get_nowait())
         except queue.Empty:
             return
 
-    def _apply(self, update: Update) -> None:
+    def apply(self, update: Update) -> None:
+        """What an update rings is sent by ``send_what_is_due``."""
         now = self._clock()
         match update:
             case FullBodyResult():
@@ -199,7 +204,8 @@ class Loop:
         self._nodes = request_keys(self._nodes, nodes.keys(), now)
         self._others = add_to_batch(self._others, doorbells - {PODS, *nodes.values()}, now)
 
-    def _next(self) -> float:
+    def next_at(self) -> float:
+        """When something is due if no update comes before."""
         return min(
             self.pods.next_at(),
             self.shipping.next_at(),

@@ -18,6 +18,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.campaign.calls import CallFault, Calls, WatchedPorts
+from tests.real_forwarder import RealForwarder
 
 # SQS hands at most so many messages to an invocation here, and hands those of a failed one out again after so long.
 BATCH: Final = 10
@@ -40,7 +41,7 @@ class CampaignWorld(World):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(forwarder=RealForwarder)
         self.calls = Calls()
         self.ports = WatchedPorts(self.ports, self.calls)
         self.settings = Settings(work_units=WORK_UNITS, feature_gates=(NODE_REPAIR, RESERVED_CAPACITY))

@@ -8,6 +8,7 @@ from spotwright.model.ec2.instance_type import Catalog
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from tests.campaign.serial import serial_calls
+from tests.real_forwarder import RealForwarder
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +32,13 @@ def pods_differ(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.state, "pods_alike", lambda: False)
 
 
+def are_initialized(world: World) -> bool:
+    """Whether all nodes are, which is some seconds after pods came to them."""
+    return all(claim.is_condition_true("Initialized") for claim in world.claims())
+
+
 def fresh_world(catalog: Catalog | None = None) -> World:
-    made = World(catalog)
+    made = World(catalog, forwarder=RealForwarder)
     made.cluster.put("ec2nodeclasses", builders.nodeclass())
     made.cluster.put("nodepools", builders.nodepool())
     return made

@@ -28,6 +28,7 @@ from spotwright.workflows.lifecycle.launch import decisions
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import CommandRow
+from tests.scenarios.lifecycle.conftest import are_initialized
 from tests.scenarios.lifecycle.disruption.edits import edit
 
 MINUTES = 60
@@ -42,6 +43,7 @@ def lived(world: World) -> World:
     """A node that runs a pod for some minutes."""
     world.deploy(builders.pod("web", cpu_millicores=1800), 1)
     assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    assert world.run(10, until=lambda: are_initialized(world))
     return world
 
 
@@ -155,7 +157,9 @@ def test_of_two_replacements_only_the_one_that_boots_is_waited_for(lived: World)
     (there,) = lived.claims()
     lived.kubelets.boot_seconds = 300
     lived.deploy(builders.pod("other", cpu_millicores=1800), 1)
-    assert lived.run(60, until=lambda: all(claim.is_condition_true("Launched") for claim in lived.claims()[-2:]))
+    assert lived.run(
+        60, until=lambda: [claim.is_condition_true("Launched") for claim in lived.claims()] == [True, True]
+    )
     (booting,) = [claim for claim in lived.claims() if claim.name != there.name]
     row = CommandRow(
         id=f"{1:016x}", cluster=builders.CLUSTER, decision="d", reason="Drifted", candidates=("old",), phase="waiting",

@@ -22,6 +22,7 @@ from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import provision
 from spotwright.workflows.sweep.full import DRIFT_SECONDS
+from tests.scenarios.lifecycle.conftest import are_initialized
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
 
 NEWER = AMI("ami-newer", requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),))
@@ -34,6 +35,7 @@ def with_nodes(world: World, count: int) -> None:
     look(world, "nodepools")
     world.deploy(builders.pod("inflate", cpu_millicores=5000), count)
     assert world.run(180, until=lambda: len(world.running_pods()) == count == len(world.claims()))
+    assert world.run(10, until=lambda: are_initialized(world))
 
 
 @pytest.fixture
@@ -141,7 +143,7 @@ def test_another_reason_keeps_the_time_since_when_it_drifts(world: World) -> Non
 def test_without_any_message_the_sweep_finds_it_within_ten_minutes(world: World) -> None:
     (instance,) = world.ec2.live_instances()
     world.ec2.instances[instance.id] = msgspec.structs.replace(instance, security_groups=("sg-9",))
-    assert world.run(DRIFT_SECONDS + 5, until=lambda: reasons(world) == ["SecurityGroupDrift"])
+    assert world.run(2 * DRIFT_SECONDS + 5, until=lambda: reasons(world) == ["SecurityGroupDrift"])
 
 
 @pytest.mark.usefixtures("node")
@@ -165,7 +167,7 @@ def test_one_that_is_in_other_hands_does_not_keep_the_others(world: World) -> No
     with_nodes(world, 2)
     edit(world, "ec2nodeclasses", amis=(NEWER,))
     world.effects.inject(Fault("cluster", "write_nodeclaim_status", Conflict("modified", code="Conflict")))
-    look(world)
+    lifecycle(world.ports, [Doorbell(builders.CLUSTER, "drift")], now=world.clock.now())
     assert reasons(world) == ["", "AMIDrift"]
     look(world)
     assert reasons(world) == ["AMIDrift", "AMIDrift"]

@@ -25,6 +25,7 @@ from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import epoch_ms
+from tests.scenarios.lifecycle.conftest import are_initialized
 from tests.scenarios.lifecycle.disruption.edits import edit, look, stamp
 
 TEAM_B = {"team": "b"}
@@ -38,6 +39,7 @@ def with_nodes(world: World, count: int, *, consolidate: bool = False) -> None:
     look(world, "nodepools")
     world.deploy(builders.pod("inflate", cpu_millicores=5000), count)
     assert world.run(180, until=lambda: len(world.running_pods()) == count == len(world.claims()))
+    assert world.run(10, until=lambda: are_initialized(world))
 
 
 def relabel(world: World) -> None:
@@ -88,6 +90,7 @@ def drift_as_it_joins(world: World) -> NodeClaim:
     world.run(60 - world.clock.now().second + 2)
     world.deploy(builders.pod("inflate", cpu_millicores=5000), 2)
     assert world.run(30, until=lambda: len(world.running_pods()) == 2)
+    assert world.run(10, until=lambda: are_initialized(world))
     relabel(world)
     return max(world.claims(), key=nominated_until)
 
@@ -127,8 +130,8 @@ def test_nobody_evaluates_when_the_nominations_of_other_nodes_end(world: World) 
 
 
 def test_nobody_evaluates_when_an_empty_node_that_nothing_consolidates_is_nominated_no_more(world: World) -> None:
-    with_nodes(world, 1)
     world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
+    with_nodes(world, 1)
     world.deploy(builders.pod("inflate", cpu_millicores=5000), 0)
     assert world.run(15, until=lambda: not world.cluster.all("pods"))
     assert nominated_until(world.claims()[0]) > world.clock.now()

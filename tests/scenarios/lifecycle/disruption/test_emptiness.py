@@ -26,6 +26,7 @@ from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
+from tests.scenarios.lifecycle.conftest import are_initialized
 
 ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
 
@@ -35,6 +36,7 @@ def grown(world: World, nodes: int) -> None:
     world.deploy(ONE_EACH, nodes)
     assert world.run(90, until=lambda: len(world.running_pods()) == nodes)
     assert len(world.claims()) == nodes
+    assert world.run(10, until=lambda: are_initialized(world))
 
 
 def test_an_empty_node_goes_and_says_why(world: World) -> None:
@@ -280,13 +282,15 @@ def test_followers_stay_while_somebody_is_there_to_follow(world: World) -> None:
 
 def test_pod_events_within_ten_seconds_count_once_and_later_ones_anew(world: World) -> None:
     world.cluster.update("nodepools", "default", consolidate_after_seconds=600)
-    world.rings_for_pods = True
     grown(world, 1)
     world.run(120)
     stamps = []
     for pods, seconds in ((1, 6), (2, 6), (3, 30)):
         world.deploy(builders.pod("small", cpu_millicores=10, memory_bytes=1), pods)
-        world.run(seconds)
+        world.run(1)
+        # The forwarder would ring ten seconds later; whatever else rings may be sooner.
+        world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "node", world.claims()[0].node_name)])
+        world.run(seconds - 1)
         (claim,) = world.claims()
         assert claim.metadata.annotations[labels.PODS_SEEN] == pods_digest(world.running_pods())
         assert claim.last_pod_event_time is not None
@@ -300,7 +304,6 @@ def test_an_empty_node_is_terminated_25_seconds_after_consolidate_after(
 ) -> None:
     """Fifteen seconds are Karpenter's validation; nothing waits for a schedule."""
     world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
-    world.rings_for_pods = True
     grown(world, 1)
     world.run(120 - world.clock.now().second + second_of_the_minute)
     world.deploy(ONE_EACH, 0)
@@ -314,7 +317,6 @@ def test_a_node_that_is_empty_soon_after_it_joined_is_terminated_when_it_is_nomi
 ) -> None:
     """As where a NodePool that never consolidated is told to: the schedule is not waited for."""
     world.cluster.update("nodepools", "default", consolidate_after_seconds=0)
-    world.rings_for_pods = True
     world.run(second_of_the_minute)
     grown(world, 1)
     world.deploy(ONE_EACH, 0)
@@ -335,13 +337,13 @@ def test_a_node_that_is_emptied_with_consolidate_after_0s_does_not_wait_for_the_
 ) -> None:
     """The pod of a StatefulSet keeps its node until it is gone, which is no pod event."""
     world.cluster.update("nodepools", "default", consolidate_after_seconds=0)
-    world.rings_for_pods = True
     pods = owned_by(kind)
     world.deploy(pods, 1)
     assert world.run(90, until=lambda: len(world.running_pods()) == 1)
     world.run(180 - world.clock.now().second + second_of_the_minute)
     world.deploy(pods, 0)
-    assert world.run(2 + 11 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    # Pod events ring at most each ten seconds.
+    assert world.run(10 + 11 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
 
 
 @pytest.mark.parametrize(("consolidate_after_seconds", "left"), [(0, 1), (None, 0)])
@@ -349,7 +351,6 @@ def test_nobody_evaluates_when_a_pod_leaves_a_node_that_stays(
     world: World, consolidate_after_seconds: int | None, left: int
 ) -> None:
     world.cluster.update("nodepools", "default", consolidate_after_seconds=consolidate_after_seconds)
-    world.rings_for_pods = True
     pods = builders.pod("inflate", cpu_millicores=900)
     world.deploy(pods, 2)
     assert world.run(90, until=lambda: len(world.running_pods()) == 2)
@@ -384,7 +385,6 @@ def test_pods_that_go_soon_after_others_came_do_not_begin_the_time_anew_a_minute
     """As in Karpenter, which counts pod events within ten seconds once. The second was found by the schedule, and the
     node stayed for as much longer."""
     world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
-    world.rings_for_pods = True
     grown(world, 1)
     world.run(120 - world.clock.now().second + second_of_the_minute)
     small = builders.pod("small", cpu_millicores=50)
@@ -394,13 +394,13 @@ def test_pods_that_go_soon_after_others_came_do_not_begin_the_time_anew_a_minute
     world.deploy(small, 0)
     world.deploy(ONE_EACH, 0)
     assert world.run(10, until=lambda: not world.cluster.all("pods"))
-    assert world.run(30 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    # That they went rings ten seconds after the others had come.
+    assert world.run(10 + 30 + 15 + 10, until=lambda: bool(world.effects.select("ec2", "terminate")))
 
 
 def test_a_pod_that_takes_long_to_stop_does_not_begin_the_time_anew_when_it_is_gone(world: World) -> None:
     """As in Karpenter, where the pod event is the beginning of its termination."""
     world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
-    world.rings_for_pods = True
     grown(world, 1)
     world.run(120)
     world.kubelets.stop_seconds = 25.0

@@ -18,6 +18,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
+from tests.real_forwarder import RealForwarder
 from tests.unit.aws.nodeclass.golden import CERTIFICATE_AUTHORITY, CLASS_HASH, CLASS_SPEC
 
 # What Karpenter writes for the pool below, by Go's hashstructure; for the class see its test vectors.
@@ -38,7 +39,7 @@ CLASS = {"spec": {"amiFamily": "Custom"} | CLASS_SPEC}
 
 def karpenters(pool_version: str = "v3", class_version: str = "v6") -> World:
     """A pool, a class and a running node, annotated by a Karpenter whose hashes are of these versions."""
-    world = World()
+    world = World(forwarder=RealForwarder)
     world.facts = msgspec.structs.replace(world.facts, certificate_authority=CERTIFICATE_AUTHORITY)
     nodepool = decode_nodepool_strict({"kind": "NodePool", "metadata": _about(pool_version, class_version)} | POOL)
     world.cluster.put("nodepools", nodepool)

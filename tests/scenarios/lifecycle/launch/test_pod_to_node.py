@@ -23,6 +23,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.planning.snapshot import gather_live
 from spotwright.workflows.ports.doorbells import Doorbell
+from tests.scenarios.lifecycle.conftest import are_initialized
 
 ORDER = ("created nodeclaim", "launched nodeclaim", "registered nodeclaim", "initialized nodeclaim")
 
@@ -31,6 +32,7 @@ def test_a_pending_pod_runs_on_a_node_that_was_bought_for_it(world: World, caplo
     with caplog.at_level(logging.INFO, logger="spotwright.lifecycle"):
         world.deploy(builders.pod("inflate"), 3)
         assert world.run(60, until=lambda: len(world.running_pods()) == 3)
+        assert world.run(10, until=lambda: are_initialized(world))
     (claim,) = world.claims()
     assert all(claim.is_condition_true(kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
     (instance,) = world.ec2.live_instances()
@@ -47,6 +49,7 @@ def test_a_pending_pod_runs_on_a_node_that_was_bought_for_it(world: World, caplo
 def test_the_node_carries_what_its_claim_says(world: World) -> None:
     world.deploy(builders.pod("inflate"), 1)
     world.run(60, until=lambda: bool(world.running_pods()))
+    assert world.run(10, until=lambda: are_initialized(world))
     (claim,) = world.claims()
     node = world.cluster.node(claim.node_name)
     assert node is not None

@@ -109,7 +109,6 @@ def test_pods_that_follow_on_deleted_ones_land_in_their_places(world: World, cap
 
 def with_late_node(world: World) -> NominationRow:
     """Two pods and their nodes, of which one comes later; its pod is bound to the other. The row of that other."""
-    world.rings_for_pods = True
     world.deploy(builders.pod("inflate", cpu_millicores=1500), 2)
     assert world.run(10, until=lambda: len([claim for claim in world.claims() if claim.provider_id]) == 2)
     first = min(pod.key for pod in world.cluster.all("pods"))
@@ -215,7 +214,7 @@ def test_however_late_pods_are_nominated_they_are_looked_at_a_moment_later(world
     world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", world.claims()[0].name, epoch=1)])
     world.run(1)
     assert len(calls(world, "nominate")) == 1
-    assert world.run(5, until=lambda: len(calls(world, "nominate")) == 2)
+    assert world.run(5, until=lambda: len(calls(world, "nominate")) >= 2)
 
 
 def test_a_nominated_pod_whose_place_is_taken_waits_there_no_longer(world: World) -> None:

@@ -18,6 +18,7 @@ from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
 from spotwright.workflows.lifecycle.launch.fleet_response import CLASS_SECONDS
 from spotwright.workflows.ports.doorbells import Doorbell
+from tests.real_forwarder import RealForwarder
 
 FUSE = "example.com/fuse"
 
@@ -34,7 +35,7 @@ def families(least: int) -> World:
         builders.instance_type(name, 2, 8, on_demand=0.1 + place / 1000, spot=0.04 + place / 1000)
         for place, name in enumerate(names)
     ]
-    world = World(Catalog({"": tuple(types)}))
+    world = World(Catalog({"": tuple(types)}), forwarder=RealForwarder)
     world.cluster.put("ec2nodeclasses", builders.nodeclass())
     wanted = NodeSelectorRequirement(labels.INSTANCE_PREFIX + "family", "Exists", (), least)
     world.cluster.put("nodepools", builders.nodepool(requirements=(wanted,)))

@@ -11,6 +11,7 @@ from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from tests.real_forwarder import RealForwarder
 
 
 def claim_made_by_hand(*requirements: NodeSelectorRequirement) -> NodeClaim:
@@ -20,7 +21,7 @@ def claim_made_by_hand(*requirements: NodeSelectorRequirement) -> NodeClaim:
 
 @pytest.mark.parametrize("known_before", [{}, {"other": ()}, {"default": ()}])
 def test_a_claim_waits_for_the_types_of_its_class(known_before: dict[str, tuple[()]]) -> None:
-    world = World()
+    world = World(forwarder=RealForwarder)
     world.cluster.put("ec2nodeclasses", builders.nodeclass())
     catalog, world.catalogs.catalog = world.catalogs.catalog, Catalog(dict(known_before))
     world.cluster.put("nodeclaims", claim_made_by_hand())
@@ -36,7 +37,7 @@ def test_a_claim_waits_for_the_types_of_its_class(known_before: dict[str, tuple[
 
 
 def test_what_becomes_known_later_is_chosen_from_as_the_claim_requires() -> None:
-    world = World()
+    world = World(forwarder=RealForwarder)
     world.cluster.put("ec2nodeclasses", builders.nodeclass())
     catalog, world.catalogs.catalog = world.catalogs.catalog, Catalog()
     wanted = catalog.instance_types("default")[-1].name
@@ -50,7 +51,7 @@ def test_what_becomes_known_later_is_chosen_from_as_the_claim_requires() -> None
 
 
 def test_types_that_never_become_known_end_the_claim_as_any_launch_that_takes_too_long() -> None:
-    world = World()
+    world = World(forwarder=RealForwarder)
     world.cluster.put("ec2nodeclasses", builders.nodeclass())
     world.catalogs.catalog = Catalog()
     world.cluster.put("nodeclaims", claim_made_by_hand())

@@ -11,6 +11,7 @@ from spotwright.model.snapshot import Settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import replay
+from tests.scenarios.lifecycle.conftest import are_initialized
 
 ON = Settings(feature_gates=("CapacityBuffer", "ReservedCapacity"))
 
@@ -36,6 +37,7 @@ def buffered(world: World) -> World:
     world.settings = ON
     keep(world, replicas=2)
     assert world.run(300, until=lambda: told(world)[1] == "FitsExistingCapacity")
+    assert world.run(60, until=lambda: are_initialized(world))
     return world
 
 

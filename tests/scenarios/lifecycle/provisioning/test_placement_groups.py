@@ -10,6 +10,7 @@ from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
 from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirement, Requirements
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from tests.real_forwarder import RealForwarder
 
 KEY = labels.PLACEMENT_GROUP_PARTITION
 GROUP = PlacementGroup("pg-1", "kafka", "partition", 3)
@@ -18,9 +19,10 @@ GROUP = PlacementGroup("pg-1", "kafka", "partition", 3)
 def partitioned() -> World:
     """The one class starts its nodes in a group with three partitions."""
     world = World(
-        Catalog(
+        forwarder=RealForwarder,
+        catalog=Catalog(
             {"": tuple(_in_partitions(instance_type) for instance_type in builders.small_catalog().instance_types(""))}
-        )
+        ),
     )
     world.cluster.put("ec2nodeclasses", builders.nodeclass(placement_group=GROUP))
     world.cluster.put("nodepools", builders.nodepool())

@@ -13,6 +13,7 @@ from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_labels
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from tests.real_forwarder import RealForwarder
 
 ZONE = builders.ZONES[1]
 TOLD = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default", labels.RESERVATION_INTERRUPTIBLE: "false"}
@@ -24,14 +25,15 @@ def reserving(available: int, *, described: int | None = None) -> World:
     offering = Offering(ZONE, labels.RESERVED, 11_800, shown > 0, from_labels(TOLD), shown)
     types = builders.small_catalog().instance_types("")
     world = World(
-        Catalog(
+        forwarder=RealForwarder,
+        catalog=Catalog(
             {
                 "": tuple(
                     _with(instance_type, offering) if instance_type.name == "m5.large" else instance_type
                     for instance_type in types
                 )
             }
-        )
+        ),
     )
     world.cluster.put("ec2nodeclasses", builders.nodeclass())
     world.cluster.put("nodepools", builders.nodepool(budgets=(Budget("0", reasons=("Drifted", "Underutilized")),)))

@@ -1,7 +1,7 @@
 """A cluster in memory (ClusterPort): objects with uids, resource versions, finalizers and graceful deletion."""
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -49,6 +49,10 @@ KINDS: Final[Mapping[str, type]] = {
 }  # fmt: skip
 
 
+# Plural of the kind, uid, and the object as it is now, None = it is gone.
+type Watcher = Callable[[str, str, Any], None]
+
+
 class RecordedEvent(msgspec.Struct, frozen=True):
     """An Event as it was recorded. ``kind``: plural of the object's kind."""
 
@@ -73,6 +77,7 @@ class FakeCluster:
         self.detaching: set[str] = set()
         self.events: list[RecordedEvent] = []
         self._recorded_at: dict[str, datetime] = {}
+        self._watchers: list[Watcher] = []
         # The Deployment or Lease that shows that Karpenter runs.
         self.karpenter = ""
 
@@ -100,7 +105,9 @@ class FakeCluster:
 
     def remove(self, kind: str, key: str) -> None:
         """Remove the object, with or without finalizers."""
-        self._objects[kind].pop(key, None)
+        gone = self._objects[kind].pop(key, None)
+        if gone is not None:
+            self._report(kind, gone.metadata.uid, None)
 
     def delete_node(self, obj: Any) -> None:
         """Another client deletes a Node, which stays while it has finalizers."""
@@ -119,6 +126,10 @@ class FakeCluster:
     def find(self, kind: str, key: str) -> Any:
         """The object of that key as it is now, None = there is none."""
         return self._objects[kind].get(key)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Report every change from now on."""
+        self._watchers.append(watcher)
 
     # Reads
 
@@ -372,8 +383,15 @@ class FakeCluster:
     def _store(self, kind: str, obj: Any) -> Any:
         about = msgspec.structs.replace(obj.metadata, resource_version=str(next(self._versions)))
         stored = msgspec.structs.replace(obj, metadata=about)
-        self._objects[kind][about.key] = stored
+        before, self._objects[kind][about.key] = self._objects[kind].get(about.key), stored
+        if before is not None and before.metadata.uid != about.uid:
+            self._report(kind, before.metadata.uid, None)
+        self._report(kind, about.uid, stored)
         return stored
+
+    def _report(self, kind: str, uid: str, obj: Any) -> None:
+        for watcher in self._watchers:
+            watcher(kind, uid, obj)
 
     def _store_patched[T: Any](self, kind: str, obj: T) -> T:
         """The object afterwards, which is gone where it was deleted and has no finalizer any more."""

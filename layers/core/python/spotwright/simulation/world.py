@@ -1,7 +1,7 @@
 """A whole cluster in virtual time: fakes of everything outside, and the functions invoked as on AWS.
 
-Invocations come from doorbells with their delays, from schedules, and from EventBridge's messages. The simulated
-forwarder rings for pending pods and for claims and nodes that change, and writes its heartbeat.
+Invocations come from doorbells with their delays, from schedules, and from EventBridge's messages. Doorbells for what
+changes in the cluster come from a forwarder.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,8 +11,6 @@ from typing import Any, Final
 from spotwright.errors import ApiError
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
-from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.simulation import builders
@@ -21,6 +19,7 @@ from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.cluster_state import FakeClusterState
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
+from spotwright.simulation.forwarder import ForwarderOfEveryChange, MakeForwarder
 from spotwright.simulation.kubelets import Kubelets, replacement_pod
 from spotwright.simulation.outages import PortsWithOutages
 from spotwright.simulation.state import FakeBlobs, FakeCatalogs, FakeDoorbells, FakeState
@@ -32,7 +31,6 @@ from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import provision, unserved_request
 from spotwright.workflows.sweep.workflow import sweep
 
-HEARTBEAT_SECONDS: Final = 15
 MINUTE: Final = 60
 # Functions that still ring for each other after so many rounds at the same time would do so for ever.
 MAX_ROUNDS: Final = 100
@@ -55,7 +53,12 @@ class World:
     (cluster, ec2, state, blobs …) ends with; users and machines go on meanwhile. ``seconds_left``: of an invocation.
     """
 
-    def __init__(self, catalog: Catalog | None = None, cluster: str = builders.CLUSTER) -> None:
+    def __init__(
+        self,
+        catalog: Catalog | None = None,
+        cluster: str = builders.CLUSTER,
+        forwarder: MakeForwarder = ForwarderOfEveryChange,
+    ) -> None:
         self.clock = Clock()
         self.effects = Effects(self.clock)
         self.cluster = FakeCluster(cluster, self.clock, self.effects)
@@ -75,9 +78,8 @@ class World:
             for instance_type in instance_types
         }
         self.kubelets = Kubelets(self.cluster, self.ec2, self.clock, types)
+        self.forwarder = forwarder(self.cluster, self.doorbells, self.state, self.clock)
         self.forwarder_runs = True
-        # Whether the forwarder rings for nodes that a pod came to or left, too, as the real one does.
-        self.rings_for_pods = False
         self.failures: list[tuple[str, ApiError]] = []
         self.outages: dict[str, ApiError] = {}
         self.seconds_left: SecondsLeft = None
@@ -85,7 +87,6 @@ class World:
         self._replicas: dict[str, tuple[Pod, int]] = {}
         self._plans = True
         self._made = 0
-        self._seen: dict[str, str] = {}
         self._second = 0
 
     # What users do
@@ -104,6 +105,7 @@ class World:
     def forget_changes(self) -> None:
         """The doorbells for what changed until now are lost, and the forwarder does not ring for it again."""
         self._forward()
+        self.forwarder.forget()
         for queue in self.functions():
             self.doorbells.receive(queue)
 
@@ -222,44 +224,10 @@ class World:
             self.doorbells.ring("sweep", [Doorbell(name, "full")])
 
     def _forward(self) -> None:
-        """The forwarder: heartbeat, pending pods, and claims and nodes that changed."""
-        if not self.forwarder_runs:
-            return
-        if self._second % HEARTBEAT_SECONDS == 0:
-            self.state.heartbeat_at = self.clock.milliseconds()
-        name = self.cluster.name
-        versions = {f"node/{obj.name}": self._version_of_node(obj) for obj in self.cluster.all("nodes")}
-        versions |= {
-            f"claim/{obj.name}": str(obj.metadata.deletion_timestamp) for obj in self.cluster.all("nodeclaims")
-        }
-        versions |= {
-            f"pods/{pod.key}": "" for pod in self.cluster.all("pods") if pod.unschedulable and not pod.node_name
-        }
-        if self.rings_for_pods:
-            versions |= self._pods_of_nodes()
-        for key, version in versions.items():
-            if self._seen.get(key) != version:
-                kind, _, object_name = key.partition("/")
-                queue = "provision" if kind == "pods" else "lifecycle"
-                self.doorbells.ring(queue, [Doorbell(name, kind, "" if kind == "pods" else object_name)])
-        self._seen = versions
-
-    def _version_of_node(self, node: Node) -> str:
-        """Of a node that is drained, the end of each pod rings."""
-        version = node.metadata.resource_version
-        if DISRUPTED_TAINT in node.taints:
-            active = (pod.key for pod in self.cluster.all("pods") if pod.node_name == node.name and not pod.is_terminal)
-            version += f" {sorted(active)}"
-        return version
-
-    def _pods_of_nodes(self) -> dict[str, str]:
-        """What the real forwarder calls a pod event, of each node; without its pause of ten seconds for a node."""
-        nodes = self.cluster.all("nodes")
-        stages: dict[str, str] = {f"node/{node.name}": self._version_of_node(node) for node in nodes}
-        for pod in sorted(self.cluster.all("pods"), key=lambda pod: pod.key):
-            if f"node/{pod.node_name}" in stages and not pod.is_owned_by("DaemonSet"):
-                stages[f"node/{pod.node_name}"] += f" {pod.key} {pod.is_active}"
-        return stages
+        if self.forwarder_runs:
+            self.forwarder.forward()
+        else:
+            self.forwarder.stop()
 
     def _controllers(self) -> None:
         """ReplicaSets: as many active pods as wanted."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.disruption.nodeclaim_drift import DRIFTED
-from spotwright.errors import ApiError, Conflict, NotFound, OutOfTime
+from spotwright.errors import ApiError, Conflict, NotFound, OutOfTime, Throttled, Unavailable
 from spotwright.lifecycle import liveness
 from spotwright.lifecycle.registration import (
     is_registered_with_another,
@@ -70,7 +70,8 @@ def step_nodeclaim(
     """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
 
     Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again,
-    and after a concurrent change the doorbell of a node, too. While a node is drained, the end of its last pod may ring
+    and after a concurrent change the doorbell of a node, too. Where ticks have ended, an error that may pass is raised,
+    and the message of the doorbell comes back. While a node is drained, the end of its last pod may ring
     before the drain is over, and ticks are far apart then: the claim is rung for once more.
     """
     claim = ports.cluster.nodeclaim(name)
@@ -160,8 +161,8 @@ def _step(
             number = 0 if claim.metadata.deletion_timestamp is not None else MAXIMUM_TICKS
             ring_lifecycle(ports, "claim", [name], delay_seconds=CONFLICT_SECONDS, epoch=number)
     except ApiError as failure:
-        if isinstance(failure, OutOfTime) and not tick:
-            # No tick follows: its doorbell is rung again.
+        if not tick and (isinstance(failure, OutOfTime) or _waits_for_doorbell(claim, failure)):
+            # No tick follows: its doorbell is rung again, or its message comes back.
             raise
         log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=name, code=failure.code, error=str(failure))
         wait = float("inf")
@@ -176,6 +177,14 @@ def _step(
     # The limits of a static pool may allow a replacement only when the node is gone.
     if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
         request_planning(ports)
+
+
+def _waits_for_doorbell(claim: NodeClaim, failure: ApiError) -> bool:
+    """Whether nobody else looks at the claim soon after a call that may succeed next time: ticks of one that is
+    initialized have ended. What the API refuses it refuses again.
+    """
+    has_ended = claim.metadata.deletion_timestamp is None and claim.is_condition_true("Initialized")
+    return has_ended and isinstance(failure, Throttled | Unavailable)
 
 
 def _rings_once_more(
