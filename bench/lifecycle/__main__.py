@@ -16,6 +16,7 @@ from pathlib import Path
 from bench.lifecycle import karpenter
 from bench.lifecycle.life import Life, further_pods
 from bench.lifecycle.notices import notice
+from bench.lifecycle.system_node import add_system_node, move_to_system_node
 from bench.scale.figures import Measured, measured_table
 from bench.scale.scene import Scene
 from bench.scale.workloads import interrupted
@@ -100,6 +101,9 @@ def _of_karpenter(reference: karpenter.Karpenter, nodes: int, rounds: int) -> It
         _tell("a local control plane with Karpenter")
         options = StackOptions()
         with Stack.start(directory, options=options) as stack, karpenter.running(reference, stack, options):
+            # Spotwright's forwarder and the rest have a node, too, which stays.
+            add_system_node(stack)
+            move_to_system_node(stack)
             for number in range(rounds):
                 life = Life(stack, _name("Karpenter", number), nodes)
                 yield from life.up(karpenter.workload(nodes))

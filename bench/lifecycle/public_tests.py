@@ -25,6 +25,7 @@ from typing import Any, Final
 import yaml
 
 from bench.lifecycle import karpenter
+from bench.lifecycle.system_node import add_system_node, move_to_system_node
 from bench.scale.workloads import class_and_pool
 from local.aws.strictness import WITHOUT_DELAYS
 from local.boot.agent import Joining
@@ -44,30 +45,12 @@ _OUTPUT: Final = Path("build/public-tests")
 _MINUTES: Final = {"performance": 60, "regression": 240}
 # What the suites test; each is off by default on both sides.
 _FEATURE_GATES: Final = "CapacityBuffer=true,NodeRepair=true,StaticCapacity=true"
-_READY_SECONDS: Final = 180
 _NANOSECONDS: Final = 1_000_000_000
 # As in the NodePools of Karpenter's tests for AWS: some tests count nodes, which hold three pods at least.
 _REQUIREMENTS: Final = (
     {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
     {"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["2"]},
 )
-# The tests fail where a node of somebody else takes their pods.
-_TAINT: Final = {"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}
-_SIZE: Final = {"cpu": "16", "memory": "32Gi", "pods": "110"}
-_SYSTEM_NODE: Final = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {
-        "name": "system",
-        "labels": {
-            KUBELET_LABEL: "kwok", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": "system",
-        },
-        "annotations": {"kwok.x-k8s.io/node": "fake"},
-    },
-    "spec": {"taints": [_TAINT]},
-    "status": {"capacity": _SIZE, "allocatable": _SIZE},
-}  # fmt: skip
 
 type Object = dict[str, Any]
 
@@ -129,13 +112,13 @@ def _of_spotwright(tests: Tests, cpu: str | None) -> dict[str, str]:
         _tell("a local stack with Spotwright deployed, about a minute")
         options = StackOptions(lenient=WITHOUT_DELAYS, joining=Joining.AT_ONCE)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=options) as stack:
-            _add_system_node(stack)
+            add_system_node(stack)
             stack.kubectl("apply", "-f", str(tests.definitions / _BUFFERS))
             roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
             deployment = CdkDeployment(stack, node_roles=roles)
             deployment.settings["FEATURE_GATES"] = _FEATURE_GATES
             deployment.deploy()
-            _move_to_system_node(stack)
+            move_to_system_node(stack)
             (node_class,) = (
                 made for made in yaml.safe_load_all(class_and_pool(stack.cluster)) if made["kind"] == "EC2NodeClass"
             )
@@ -158,8 +141,8 @@ def _of_karpenter(reference: karpenter.Karpenter, tests: Tests) -> dict[str, str
             Stack.start(directory, options=options) as stack,
             karpenter.running(reference, stack, options, feature_gates=_FEATURE_GATES),
         ):
-            _add_system_node(stack)
-            _move_to_system_node(stack)
+            add_system_node(stack)
+            move_to_system_node(stack)
             # The tests make their own.
             found = json.loads(stack.kubectl("get", "kwoknodeclass", "default", "-o", "json").stdout)
             stack.kubectl("delete", "kwoknodeclass", "default")
@@ -172,20 +155,6 @@ def _of_karpenter(reference: karpenter.Karpenter, tests: Tests) -> dict[str, str
 def _pool(tests: Tests) -> Object:
     pool: Object = yaml.safe_load((tests.environment / "default_nodepool.yaml").read_text())
     return pool
-
-
-def _add_system_node(stack: Stack) -> None:
-    stack.kubectl("apply", "-f", "-", input=json.dumps(_SYSTEM_NODE))
-    stack.kubectl("wait", "--for=condition=Ready", "node/system", "--timeout=60s")
-
-
-def _move_to_system_node(stack: Stack) -> None:
-    """Every Deployment runs there, with all of its pods, and none waits for a node."""
-    template = {"spec": {"template": {"spec": {"tolerations": [{"key": _TAINT["key"], "operator": "Exists"}]}}}}
-    for deployment in json.loads(stack.kubectl("get", "deployments", "-A", "-o", "json").stdout)["items"]:
-        named = (deployment["metadata"]["name"], "-n", deployment["metadata"]["namespace"])
-        stack.kubectl("patch", "deployment", *named, "--type=strategic", "-p", json.dumps(template))
-        stack.kubectl("rollout", "status", "deployment", *named, f"--timeout={_READY_SECONDS}s")
 
 
 def _run(stack: Stack, who: str, tests: Tests, node_class: Object, pool: Object) -> dict[str, str]:

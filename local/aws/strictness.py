@@ -35,6 +35,7 @@ class Rule(StrEnum):
     LAUNCH_TEMPLATE_PROPAGATION = "launch-template-propagation"
     INSTANCE_PROPAGATION = "instance-propagation"
     FLEET_DURATION = "fleet-duration"
+    INSTANCE_SHUTDOWN = "instance-shutdown"
     INDEX_PROPAGATION = "index-propagation"
     THROTTLED_RECEIVES = "throttled-receives"
     ACCOUNT_CONCURRENCY = "account-concurrency"
@@ -74,6 +75,7 @@ BEHAVIORS: Mapping[Rule, Behavior] = {
     Rule.LAUNCH_TEMPLATE_PROPAGATION: Behavior("EC2 does not know a new launch template at first", (0.3, 1.5)),
     Rule.INSTANCE_PROPAGATION: Behavior("EC2 does not show a new instance at first", (0.3, 2.0)),
     Rule.FLEET_DURATION: Behavior("CreateFleet takes as long as starting instances does", (0.8, 2.5)),
+    Rule.INSTANCE_SHUTDOWN: Behavior("an instance shuts down for a while before it is terminated", (1.0, 1.5)),
     Rule.INDEX_PROPAGATION: Behavior("an index of a table does not show what was just written", (0.1, 1.5)),
     Rule.THROTTLED_RECEIVES: Behavior("messages of a throttled invocation were received and hide for their timeout"),
     Rule.ACCOUNT_CONCURRENCY: Behavior("a new account runs ten functions at once"),

@@ -1,6 +1,6 @@
 """Instances from launch to an hour after their end: moto holds address, interface and volumes, we the rest.
 
-pending -> running after PENDING_SECONDS; shutting-down -> terminated after SHUTDOWN_SECONDS. Every change is an
+pending -> running after PENDING_SECONDS; shutting-down -> terminated by the rule instance-shutdown. Every change is an
 EC2 Instance State-change Notification on the default event bus.
 """
 
@@ -20,7 +20,6 @@ from local.aws.strictness import Rule
 from local.aws.timers import Timers
 
 PENDING_SECONDS = 1.0
-SHUTDOWN_SECONDS = 1.0
 # EC2 shows a terminated instance for about an hour.
 TERMINATED_SECONDS = 3600.0
 # A subnet with more free addresses does not give the one of an instance that ended to the next one.
@@ -168,7 +167,8 @@ class Instances:
             self._enter(instance, "shutting-down")
             instance.state_reason = reason
         events.emit_state_change(self._emulator, instance_id, "shutting-down")
-        self._later(SHUTDOWN_SECONDS, instance, "shutting-down", "terminated")
+        seconds = self._emulator.strictness.seconds(Rule.INSTANCE_SHUTDOWN, instance_id)
+        self._later(seconds, instance, "shutting-down", "terminated")
         return before, "shutting-down"
 
     def _later(self, seconds: float, instance: Instance, before: str, after: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.aws.strictness import Rule
 from tests.local.aws.conftest import Aws
 from tests.local.aws.fleets import code_of, fleet_request, image, instance_ids, override, security_group, subnets
 
@@ -44,11 +45,15 @@ def test_an_instance_runs_and_ends_step_by_step(aws: Aws, ec2: Any) -> None:
         (instance_id,) = start(ec2)
         assert state(ec2, instance_id) == "pending"
     until(ec2, instance_id, "running")
-    with aws.stopped_clock():
-        change = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
-        assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
-        again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
-        assert again["PreviousState"]["Name"] == "shutting-down"
+    aws.control("POST", "/_local/strictness", {Rule.INSTANCE_SHUTDOWN: True})
+    try:
+        with aws.stopped_clock():
+            change = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
+            assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
+            again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
+            assert again["PreviousState"]["Name"] == "shutting-down"
+    finally:
+        aws.control("POST", "/_local/strictness", {Rule.INSTANCE_SHUTDOWN: False})
     until(ec2, instance_id, "terminated")
     ended = instances(ec2, InstanceIds=[instance_id])[0]
     assert ended["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
