@@ -104,6 +104,18 @@ def test_a_node_that_becomes_ready_while_its_first_step_fails_rings(world: World
     assert pods_run_within(world, 1 + 3 + 5 + 3)
 
 
+@pytest.mark.parametrize("failures", [1, 2, 3])
+@pytest.mark.parametrize("alike", [True, False], ids=["pods are alike", "pods differ"])
+def test_a_node_whose_step_fails_again_and_again_rings_again(world: World, failures: int, alike: bool) -> None:
+    """The next tick of its claim may be 20 seconds away."""
+    world.state.pods_alike = lambda: alike  # type: ignore[method-assign]
+    world.kubelets.ready_seconds = 0
+    joining(world)
+    # Of two nodes, at each of their doorbells.
+    world.effects.inject(Fault("cluster", "set_taints", Unavailable("no answer"), times=2 * failures))
+    assert pods_run_within(world, 1 + 5 * failures + 3)
+
+
 def running(world: World, stop_seconds: float = 2.0) -> NodeClaim:
     """A node with two pods, which nothing comes after, all done with it."""
     for name, grace in (("quick", 5), ("slow", 60)):
