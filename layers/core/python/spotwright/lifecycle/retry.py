@@ -17,6 +17,9 @@ FULL_RATE: Final = timedelta(seconds=TICKS_AT_FULL_RATE * TICK_SECONDS)
 # The ticks of a claim that is being deleted have numbers after this one: those from before end, and one chain goes on.
 TERMINATION_TICKS: Final = 1000
 
+# The number of a look that is taken once more, since the first one failed or met another change: no tick follows on it.
+ONCE_MORE: Final = MAXIMUM_TICKS
+
 FIRST_RETRY_SECONDS: Final = 2
 LONGEST_RETRY_SECONDS: Final = 60
 
