@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from spotwright.errors import ApiError, Conflict, Denied, OutOfTime, Throttled, Unavailable
+from spotwright.lifecycle.retry import LONGEST_TICK_SECONDS, TERMINATION_TICKS
 from spotwright.model import labels
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.simulation import builders
@@ -106,20 +107,19 @@ def test_exactly_the_steps_that_fail_are_reported(world: World, monkeypatch: pyt
     assert sorted(stepped) == [bell.key for bell in bells]
 
 
-@pytest.mark.parametrize("kind", ["claim", "node"])
+@pytest.mark.parametrize("kind", ["claim", "node", "decision", "launch"])
 @pytest.mark.parametrize("failure", [Unavailable("no answer"), Throttled("too many"), Conflict("modified")])
 def test_a_step_that_gets_no_answer_is_taken_once_more_soon_and_then_when_its_message_comes_back(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str, failure: ApiError
 ) -> None:
     """An API server that is away for an hour is not asked every few seconds for each node."""
     running(world, 1)
-    (bell,) = bells_of(world, kind)
+    bell = Doorbell(world.cluster.name, kind, "a")
 
     def fail(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr(nodeclaims, "step_nodeclaim", fail)
-    monkeypatch.setattr(nodes, "step_node", fail)
+    monkeypatch.setattr(workflow, "handle_doorbell", fail)
     world.doorbells.messages.clear()
     assert not step_doorbells(world.ports, [bell], now=world.clock.now())
     (message,) = world.doorbells.messages
@@ -129,6 +129,33 @@ def test_a_step_that_gets_no_answer_is_taken_once_more_soon_and_then_when_its_me
     world.doorbells.messages.clear()
     assert [*step_doorbells(world.ports, [again], now=world.clock.now())] == [again]
     assert not world.doorbells.messages
+
+
+@pytest.mark.parametrize(
+    ("first", "seconds"),
+    [(1, ONCE_MORE_SECONDS), (99, LONGEST_TICK_SECONDS), (TERMINATION_TICKS + 1, ONCE_MORE_SECONDS)],
+)
+def test_ticks_that_get_no_answer_for_an_hour_become_few(world: World, first: int, seconds: int) -> None:
+    """One that gets none is followed by the next: evictions of a drain wait for it. Messages that fail come back."""
+    running(world, 1)
+    (claim,) = world.claims()
+    world.doorbells.messages.clear()
+    world._schedules = lambda: None  # type: ignore[method-assign]
+    world.forwarder_runs = False
+    world.outages["cluster"] = Unavailable("no answer")
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", claim.name, first)])
+    steps, step = list[int](), world._lifecycle
+
+    def count(bells: tuple[Doorbell, ...]) -> None:
+        steps.append(int(world.clock.now().timestamp()))
+        step(bells)
+
+    world._lifecycle = count  # type: ignore[method-assign]
+    world.run(60 * 60)
+    assert steps[1] - steps[0] == seconds
+    assert len(steps) <= 10 + 3600 / 180
+    world.outages.clear()
+    assert world.run(600, until=lambda: not world.doorbells.messages)
 
 
 @pytest.mark.parametrize("kind", ["claim", "node"])
