@@ -5,7 +5,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import msgspec
@@ -39,9 +40,10 @@ from spotwright.telemetry.emit import log_line
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 # A node that joins is written many times within seconds: its doorbell rings at once, then at most so often.
 NODE_SECONDS = 1.0
-# A node that is open, and so long after still not registered, or held, rings once more: the step that it rang for may
-# have failed, and the next tick of its claim may be far.
+# A node that is open, and so long after still not registered, or held, rings once more, and again after as long: the
+# step that it rang for may have failed, and the next tick of its claim may be far. It comes within 20 seconds.
 REGISTRATION_SECONDS = 5.0
+REGISTRATION_RINGS = 3
 POD_EVENT_SECONDS = 10.0
 # Hardly anything waits for what their node's step writes about pods that came to it, while nodes may be joining for
 # others that still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all
@@ -109,6 +111,8 @@ class Loop:
         self._bound: Batch = EMPTY
         self._nodes = KeyedThrottle(NODE_SECONDS)
         self._unready = KeyedThrottle(NODE_SECONDS)
+        # How often each of these nodes has rung for that.
+        self._unready_rings: Counter[str] = Counter()
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
         self._drains = KeyedThrottle(DRAIN_SECONDS)
         self._room = KeyedThrottle(ROOM_SECONDS)
@@ -185,7 +189,7 @@ class Loop:
             self._watch_scalables(self.cache.buffers.scalable_kinds())
         self.pods.add(PODS in cache_update.doorbells, now)
         self._request(cache_update.doorbells - set(map(node_doorbell, cache_update.open_nodes)), now)
-        self._unready = request_keys(self._unready, cache_update.unready_nodes, now + REGISTRATION_SECONDS)
+        self._await_steps(cache_update.unready_nodes, now)
         self._pod_events = request_keys(self._pod_events, cache_update.pod_event_nodes, now)
         bound = cache_update.bound_nodes
         if self.cache.has_pending_pods():
@@ -197,6 +201,12 @@ class Loop:
         self._drains = request_keys(self._drains, cache_update.drain_event_nodes, now)
         if cache_update.buffers_have_other_room:
             self._room = request_keys(self._room, {_BUFFERS}, now)
+
+    def _await_steps(self, nodes: Collection[str], now: float) -> None:
+        """These nodes are open, and still to be registered, or held, from now on: they ring if they stay so."""
+        for node in nodes:
+            self._unready_rings.pop(node, None)
+        self._unready = request_keys(self._unready, nodes, now + REGISTRATION_SECONDS)
 
     def _request(self, doorbells: frozenset[QueuedDoorbell], now: float) -> None:
         """Those for pods have a window of their own."""
@@ -236,8 +246,7 @@ class Loop:
         # Their steps see the pods that came as well.
         self._bound = leave_out(self._bound, frozenset(map(node_doorbell, visited)))
         drained, self._drains = take_due_keys(self._drains, now)
-        unready, self._unready = take_due_keys(self._unready, now)
-        self._nodes = request_keys(self._nodes, visited | drained | self.cache.unready(unready), now)
+        self._nodes = request_keys(self._nodes, visited | drained | self._take_unready(now), now)
         nodes, self._nodes = take_due_keys(self._nodes, now)
         self._others = add_to_batch(self._others, frozenset(map(node_doorbell, nodes)), now)
         if due_at(self._others, OTHER_WINDOW) <= now:
@@ -245,6 +254,17 @@ class Loop:
         self.outgoing.retry(now)
         if due:
             self.outgoing.add(due, self._clock(), heartbeat_first=heartbeat_first)
+
+    def _take_unready(self, now: float) -> frozenset[str]:
+        """Nodes that still wait for their step; they ring some times, as long as they do."""
+        due, self._unready = take_due_keys(self._unready, now)
+        unready = self.cache.unready(due)
+        self._unready_rings.update(unready)
+        again = {node for node in unready if self._unready_rings[node] < REGISTRATION_RINGS}
+        for node in due - again:
+            self._unready_rings.pop(node, None)
+        self._unready = request_keys(self._unready, again, now + REGISTRATION_SECONDS)
+        return unready
 
     def _is_to_tell_late(self, seconds: float, now: float) -> bool:
         """Whether a heartbeat must say the number of a state that is not written yet: planners list for themselves.

@@ -3,13 +3,15 @@
 import pytest
 
 from forwarder.kinds import ClusterObject
-from forwarder.loop import BOUND_WINDOW, REGISTRATION_SECONDS
+from forwarder.loop import BOUND_WINDOW, REGISTRATION_RINGS, REGISTRATION_SECONDS
 from tests.forwarder import objects
 from tests.forwarder.objects import decoded
 from tests.forwarder.scene import NODE, Scene, change, listed, waiting
 
 BOUND = decoded("Pod", objects.pod(node="n"))
 HELD = "spotwright.dev/held"
+# When a node rings that stays as it is, of which no step is taken.
+AGAIN = [REGISTRATION_SECONDS * number for number in range(1, REGISTRATION_RINGS + 1)]
 JOINED = ("karpenter.sh/unregistered", "node.kubernetes.io/not-ready")
 
 
@@ -39,20 +41,20 @@ def opened_before_it_was_registered(*, is_listed: bool = False) -> Scene:
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
-def test_a_node_that_is_open_and_still_not_registered_after_a_while_rings_once_more(is_listed: bool) -> None:
+def test_a_node_that_is_open_and_still_not_registered_after_a_while_rings_again_some_times(is_listed: bool) -> None:
     """The step that it rang for when it joined may have failed, and the next tick of its claim may be far."""
     scene = opened_before_it_was_registered(is_listed=is_listed)
     begin = scene.now
     scene.pass_time(10, step=0.1)
     labeled = objects.node(taints=JOINED[:1], further_labels=("theirs",))
     scene.tell(change("Node", "uid-n", decoded("Node", labeled)))
-    scene.pass_time(20, step=0.1)
-    assert [at - begin for at, _ in scene.sent] == pytest.approx([REGISTRATION_SECONDS], abs=0.25)
+    scene.pass_time(60, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx(AGAIN, abs=1)
     assert set(scene.rang()) == {NODE}
 
 
 @pytest.mark.parametrize("was_open", [False, True])
-def test_a_node_that_is_open_and_still_held_after_a_while_rings_once_more(was_open: bool) -> None:
+def test_a_node_that_is_open_and_still_held_after_a_while_rings_again_some_times(was_open: bool) -> None:
     """The step that takes the taint off may have failed. A list shows nothing of what was between."""
     before = decoded("Node", objects.node(taints=JOINED[:1])) if was_open else registered(HELD, JOINED[1])
     scene = Scene().start(Node=before)
@@ -60,9 +62,23 @@ def test_a_node_that_is_open_and_still_held_after_a_while_rings_once_more(was_op
     scene.sent.clear()
     begin = scene.now
     scene.tell(*listed("Node", registered(HELD)))
-    scene.pass_time(30, step=0.1)
-    rings = [REGISTRATION_SECONDS] if was_open else [0, REGISTRATION_SECONDS]
-    assert [at - begin for at, _ in scene.sent] == pytest.approx(rings, abs=0.25)
+    scene.pass_time(60, step=0.1)
+    rings = AGAIN if was_open else [0, *AGAIN]
+    assert [at - begin for at, _ in scene.sent] == pytest.approx(rings, abs=1)
+
+
+@pytest.mark.parametrize("rung", range(REGISTRATION_RINGS))
+def test_a_node_that_is_registered_at_last_rings_no_more_and_anew_when_it_is_held_later(rung: int) -> None:
+    scene = opened_before_it_was_registered()
+    scene.pass_time(REGISTRATION_SECONDS * rung + 1, step=0.1)
+    assert len(scene.sent) == rung
+    scene.tell(change("Node", "uid-n", registered()))
+    scene.pass_time(60, step=0.1)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", registered(HELD)))
+    scene.pass_time(60, step=0.1)
+    assert [at - begin for at, _ in scene.sent] == pytest.approx(AGAIN, abs=1)
 
 
 @pytest.mark.parametrize("becomes", ["registered", "drained", "gone"])

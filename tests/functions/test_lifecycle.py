@@ -19,7 +19,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Metric
 from spotwright.telemetry.tables import metric_rows
-from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.lifecycle.workflow import ONCE_MORE_SECONDS, lifecycle
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import LaunchRow
@@ -131,11 +131,17 @@ def test_the_same_event_twice_changes_nothing_the_second_time(world: World) -> N
     assert [effect for effect in world.effects.log if effect.port in ("cluster", "ec2", "state")] == before
 
 
-def test_without_the_table_the_message_returns_and_nothing_is_bought(world: World) -> None:
-    key = commit(world)
-    world.effects.inject(Fault("state", "cluster", Unavailable("no table"), times=1))
-    answer = load_handler("lifecycle", world).handler(sqs_event([doorbell(world, "decision", key)]), Context())
-    assert failed_messages(answer) == ["m0"]
+def test_without_the_table_a_decision_is_taken_once_more_then_the_message_returns_and_nothing_is_bought(
+    world: World,
+) -> None:
+    bell = doorbell(world, "decision", commit(world))
+    handler = load_handler("lifecycle", world).handler
+    world.effects.inject(Fault("state", "cluster", Unavailable("no table"), times=2))
+    assert failed_messages(handler(sqs_event([bell]), Context())) == []
+    again = next(found for found in world.doorbells.messages_of("lifecycle", "decision") if found.doorbell.epoch)
+    assert again.at - world.clock.milliseconds() == ONCE_MORE_SECONDS * 1000
+    message = msgspec.json.encode(again.doorbell).decode()
+    assert failed_messages(handler(sqs_event([message]), Context())) == ["m0"]
     assert not world.ec2.all_instances()
 
 

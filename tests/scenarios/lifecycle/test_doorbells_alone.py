@@ -13,6 +13,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import ONCE_MORE_SECONDS
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import are_initialized, fresh_world
 
@@ -104,6 +105,18 @@ def test_a_node_that_becomes_ready_while_its_first_step_fails_rings(world: World
     assert pods_run_within(world, 1 + 3 + 5 + 3)
 
 
+@pytest.mark.parametrize("failures", [1, 2, 3])
+@pytest.mark.parametrize("alike", [True, False], ids=["pods are alike", "pods differ"])
+def test_a_node_whose_step_fails_again_and_again_rings_again(world: World, failures: int, alike: bool) -> None:
+    """The next tick of its claim may be 20 seconds away."""
+    world.state.pods_alike = lambda: alike  # type: ignore[method-assign]
+    world.kubelets.ready_seconds = 0
+    joining(world)
+    # Of two nodes, at each of their doorbells.
+    world.effects.inject(Fault("cluster", "set_taints", Unavailable("no answer"), times=2 * failures))
+    assert pods_run_within(world, 1 + 5 * failures + 3)
+
+
 def running(world: World, stop_seconds: float = 2.0) -> NodeClaim:
     """A node with two pods, which nothing comes after, all done with it."""
     for name, grace in (("quick", 5), ("slow", 60)):
@@ -176,9 +189,25 @@ def test_a_finalizer_that_somebody_else_changes_meanwhile_is_removed_all_the_sam
 
 @pytest.mark.parametrize("action", ["nodeclaims_of_instances", "delete"])
 @pytest.mark.parametrize("failure", [Unavailable("no answer"), Conflict("modified", code="Conflict")])
-def test_a_node_that_a_user_deletes_goes_though_its_step_fails(world: World, action: str, failure: ApiError) -> None:
-    """Its message comes back; it was left to the sweep of every ten minutes."""
+@pytest.mark.parametrize(("times", "seconds"), [(1, ONCE_MORE_SECONDS), (2, VISIBILITY_SECONDS + ONCE_MORE_SECONDS)])
+def test_a_node_that_a_user_deletes_goes_though_its_step_fails(
+    world: World, action: str, failure: ApiError, times: int, seconds: int
+) -> None:
+    """It is taken once more, and then its message comes back; it was left to the sweep of every ten minutes."""
     claim = running(world)
-    world.effects.inject(Fault("cluster", action, failure))
+    world.effects.inject(Fault("cluster", action, failure, times=times))
     world.cluster.delete_node(world.cluster.node(claim.node_name))
-    assert world.run(VISIBILITY_SECONDS + 15, until=lambda: is_terminated(world))
+    assert world.run(seconds + 15, until=lambda: is_terminated(world))
+
+
+@pytest.mark.parametrize("failure", [Unavailable("no answer"), Conflict("modified", code="Conflict")])
+def test_a_claim_becomes_consolidatable_though_the_step_at_that_moment_fails(world: World, failure: ApiError) -> None:
+    """Its ticks have ended: it was left to the evaluations of each minute."""
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=60)
+    world.deploy(ONE_EACH, 1)
+    assert pods_run_within(world, 60, pods=1)
+    world.run(40)
+    world.effects.inject(Fault("cluster", "write_nodeclaim_status", failure))
+    assert world.run(
+        25 + ONCE_MORE_SECONDS, until=lambda: all(claim.is_condition_true("Consolidatable") for claim in world.claims())
+    )

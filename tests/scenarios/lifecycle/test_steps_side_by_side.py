@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.errors import OutOfTime, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, OutOfTime, Throttled, Unavailable
+from spotwright.lifecycle.retry import LONGEST_TICK_SECONDS, TERMINATION_TICKS
 from spotwright.model import labels
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -16,7 +18,7 @@ from spotwright.telemetry import log_lines
 from spotwright.workflows.lifecycle import interruptions, nodeclaims, nodes, workflow
 from spotwright.workflows.lifecycle.gathered_doorbells import GatheredDoorbells
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
-from spotwright.workflows.lifecycle.workflow import lifecycle, step_doorbells
+from spotwright.workflows.lifecycle.workflow import ONCE_MORE_SECONDS, lifecycle, step_doorbells
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -97,12 +99,82 @@ def test_exactly_the_steps_that_fail_are_reported(world: World, monkeypatch: pyt
     def fail(ports: Any, name: str, *arguments: Any, **more: Any) -> None:
         stepped.append(name)
         if name == failing:
-            raise Unavailable("no answer")
+            raise Denied("you may not")
         step(ports, name, *arguments, **more)
 
     monkeypatch.setattr(nodeclaims, "step_nodeclaim", fail)
     assert [*step_doorbells(world.ports, bells, now=world.clock.now())] == [bells[1]]
     assert sorted(stepped) == [bell.key for bell in bells]
+
+
+@pytest.mark.parametrize("kind", ["claim", "node", "decision", "launch"])
+@pytest.mark.parametrize("failure", [Unavailable("no answer"), Throttled("too many"), Conflict("modified")])
+def test_a_step_that_gets_no_answer_is_taken_once_more_soon_and_then_when_its_message_comes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, failure: ApiError
+) -> None:
+    """An API server that is away for an hour is not asked every few seconds for each node."""
+    running(world, 1)
+    bell = Doorbell(world.cluster.name, kind, "a")
+
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(workflow, "handle_doorbell", fail)
+    world.doorbells.messages.clear()
+    assert not step_doorbells(world.ports, [bell], now=world.clock.now())
+    (message,) = world.doorbells.messages
+    assert message.at - world.clock.milliseconds() == ONCE_MORE_SECONDS * 1000
+    again = message.doorbell
+    assert msgspec.structs.replace(again, epoch=0) == bell
+    world.doorbells.messages.clear()
+    assert [*step_doorbells(world.ports, [again], now=world.clock.now())] == [again]
+    assert not world.doorbells.messages
+
+
+@pytest.mark.parametrize(
+    ("first", "seconds"),
+    [(1, ONCE_MORE_SECONDS), (99, LONGEST_TICK_SECONDS), (TERMINATION_TICKS + 1, ONCE_MORE_SECONDS)],
+)
+def test_ticks_that_get_no_answer_for_an_hour_become_few(world: World, first: int, seconds: int) -> None:
+    """One that gets none is followed by the next: evictions of a drain wait for it. Messages that fail come back."""
+    running(world, 1)
+    (claim,) = world.claims()
+    world.doorbells.messages.clear()
+    world._schedules = lambda: None  # type: ignore[method-assign]
+    world.forwarder_runs = False
+    world.outages["cluster"] = Unavailable("no answer")
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", claim.name, first)])
+    steps, step = list[int](), world._lifecycle
+
+    def count(bells: tuple[Doorbell, ...]) -> None:
+        steps.append(int(world.clock.now().timestamp()))
+        step(bells)
+
+    world._lifecycle = count  # type: ignore[method-assign]
+    world.run(60 * 60)
+    assert steps[1] - steps[0] == seconds
+    assert len(steps) <= 10 + 3600 / 180
+    world.outages.clear()
+    assert world.run(600, until=lambda: not world.doorbells.messages)
+
+
+@pytest.mark.parametrize("kind", ["claim", "node"])
+def test_a_step_of_a_node_that_has_everything_is_taken_once_more_as_well(world: World, kind: str) -> None:
+    """A tick would end, since nothing is left to wait for."""
+    running(world, 1)
+    world.run(60)
+    (claim,), (node,) = world.claims(), world.cluster.nodes()
+    world.cluster.update("nodes", node.name, taints=(DISRUPTED_TAINT,))
+    (bell,) = bells_of(world, kind)
+    world.effects.inject(Fault("cluster", "set_taints", Unavailable("no answer")))
+    world.doorbells.messages.clear()
+    world.clock.advance(1)
+    for _ in range(2):
+        assert not step_doorbells(world.ports, [bell], now=world.clock.now())
+        world.clock.advance(ONCE_MORE_SECONDS)
+        bell = next(iter(world.doorbells.receive("lifecycle")), bell)
+    assert DISRUPTED_TAINT not in world.cluster.nodes()[0].taints
+    assert world.claims() == (claim,)
 
 
 def test_steps_for_which_no_time_is_left_are_rung_for_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,12 @@ FULL_RATE: Final = timedelta(seconds=TICKS_AT_FULL_RATE * TICK_SECONDS)
 # The ticks of a claim that is being deleted have numbers after this one: those from before end, and one chain goes on.
 TERMINATION_TICKS: Final = 1000
 
+# The number of a look that is taken once more, since the first one failed or met another change: no tick follows on it.
+ONCE_MORE: Final = MAXIMUM_TICKS
+# A tick that gets no answer counts for so many: while an API is away for long, ticks become slow within a minute, and
+# within ten their messages come back instead.
+FAILED_TICKS: Final = 50
+
 FIRST_RETRY_SECONDS: Final = 2
 LONGEST_RETRY_SECONDS: Final = 60
 
@@ -33,6 +39,13 @@ def next_tick(tick: int, *, deleting: bool, starts: bool) -> int:
     if tick > TERMINATION_TICKS:
         return tick + 1
     return TERMINATION_TICKS + 1 if starts else 0
+
+
+def number_after_failure(number: int) -> int:
+    """The number of the look that is taken in place of one that got no answer, 0 = its message is to come back."""
+    if not number:
+        return ONCE_MORE
+    return 0 if is_past_last(number + FAILED_TICKS) else number + FAILED_TICKS
 
 
 def is_past_last(tick: int) -> bool:

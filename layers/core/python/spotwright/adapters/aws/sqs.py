@@ -5,6 +5,8 @@ another group has many (fair queues), so that a cluster that floods a queue keep
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
 """
 
+import random
+import time
 from collections.abc import Mapping, Sequence
 from itertools import batched
 from typing import TYPE_CHECKING, Final
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 BATCH_SIZE: Final = 10
 MAXIMUM_DELAY_SECONDS: Final = 900
+# Pauses before doorbells that SQS refused are sent again without the others of their batch, at most. The SDK repeats
+# only requests that failed as a whole, and a step whose doorbell was not sent is taken again three minutes later.
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
+_PAUSES_SECONDS: Final = (0.1, 0.4, 1.0)
 
 
 class SqsDoorbells:
@@ -31,7 +37,7 @@ class SqsDoorbells:
 
     def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
         for doorbells in batched(bells, BATCH_SIZE, strict=False):
-            entries: list[SendMessageBatchRequestEntryTypeDef] = [
+            entries: Sequence[SendMessageBatchRequestEntryTypeDef] = [
                 {
                     "Id": str(number),
                     "MessageBody": msgspec.json.encode(bell).decode(),
@@ -40,8 +46,15 @@ class SqsDoorbells:
                 }
                 for number, bell in enumerate(doorbells)
             ]
-            with translate_errors(f"SendMessageBatch {queue}"):
-                answer = self._client.send_message_batch(QueueUrl=self._urls[queue], Entries=entries)
-            if answer.get("Failed"):
-                first = answer["Failed"][0]
+            for pause_seconds in (*_PAUSES_SECONDS, None):
+                with translate_errors(f"SendMessageBatch {queue}"):
+                    answer = self._client.send_message_batch(QueueUrl=self._urls[queue], Entries=entries)
+                refused = {entry["Id"]: entry for entry in answer.get("Failed", ())}
+                entries = [entry for entry in entries if entry["Id"] in refused]
+                if not entries:
+                    break
+                if pause_seconds is not None:
+                    time.sleep(random.uniform(0, pause_seconds))
+            if entries:
+                first = refused[entries[0]["Id"]]
                 raise Unavailable(f"SendMessageBatch {queue}: {first.get('Message')}", code=first["Code"])

@@ -17,7 +17,7 @@ from spotwright.lifecycle.registration import (
     own_node,
     unregister,
 )
-from spotwright.lifecycle.retry import MAXIMUM_TICKS, NODE_TICK_SECONDS, next_tick
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS, ONCE_MORE, is_past_last, next_tick
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -67,24 +67,25 @@ def step_nodeclaim(
     now: datetime,
     ticks: int = 0,
 ) -> None:
-    """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
+    """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did; ONCE_MORE.
 
     Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again,
-    and after a concurrent change the doorbell of a node, too. Where ticks have ended, an error that may pass is raised,
-    and the message of the doorbell comes back. While a node is drained, the end of its last pod may ring
-    before the drain is over, and ticks are far apart then: the claim is rung for once more.
+    and after a concurrent change the doorbell of a node, too. Where ticks have ended, an error that may pass is raised:
+    the doorbell is rung once more, and then its message comes back. While a node is drained, the end of its last pod
+    may ring before the drain is over, and ticks are far apart then: the claim is rung for once more.
     """
     claim = ports.cluster.nodeclaim(name)
     if claim is None:
         return
-    progressed = _last_progress(claim) if ticks else None
+    is_tick = ticks not in (0, ONCE_MORE)
+    progressed = _last_progress(claim) if is_tick else None
     age = float("inf") if progressed is None else (now - progressed).total_seconds()
     # A time of the future says nothing of now.
     if 0 <= age < NODE_TICK_SECONDS and is_forwarder_alive(ports.state, now=now):
         # The node rings for what comes next.
         ring_next_tick(ports, name, ticks + 1, earliest_seconds=math.ceil(NODE_TICK_SECONDS - age))
         return
-    if ticks and _is_settled(ports, claim):
+    if is_tick and _is_settled(ports, claim):
         return
     step_claim(ports, claim, to_terminate, now=now, ticks=ticks)
 
@@ -157,11 +158,12 @@ def _step(
             ring_lifecycle(ports, "node", [node.name], delay_seconds=CONFLICT_SECONDS)
         elif isinstance(lost, Conflict) and node is None and not tick:
             # The forwarder says once that a user has created a claim, and EC2 that its instance has ended. A live claim
-            # is tried once more, as by its last tick: polls look at one whose conflict stays.
-            number = 0 if claim.metadata.deletion_timestamp is not None else MAXIMUM_TICKS
+            # is tried once more: polls look at one whose conflict stays.
+            number = 0 if claim.metadata.deletion_timestamp is not None else ONCE_MORE
             ring_lifecycle(ports, "claim", [name], delay_seconds=CONFLICT_SECONDS, epoch=number)
     except ApiError as failure:
-        if not tick and (isinstance(failure, OutOfTime) or _waits_for_doorbell(claim, failure)):
+        is_last = not tick or is_past_last(tick)
+        if is_last and (isinstance(failure, OutOfTime) or _waits_for_doorbell(claim, failure)):
             # No tick follows: its doorbell is rung again, or its message comes back.
             raise
         log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=name, code=failure.code, error=str(failure))

@@ -1,6 +1,7 @@
 """The only workflow that changes nodes and instances: a doorbell names an object, which is moved one step on."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -8,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from spotwright.errors import ApiError, OutOfTime, error_code
-from spotwright.lifecycle.retry import TERMINATION_TICKS
+from spotwright.errors import ApiError, Conflict, OutOfTime, Throttled, Unavailable, error_code
+from spotwright.lifecycle.retry import TERMINATION_TICKS, number_after_failure, tick_seconds
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
@@ -42,6 +43,11 @@ _URGENCY: Final = {"notice": 0, "launch": 1, "decision": 2, "command": 3, "insta
 # What instances are bought by comes before anything else. Each makes up to ten calls at once itself.
 _BUYING: Final = frozenset({"notice", "launch"})
 _BUYING_AT_ONCE: Final = 5
+# Somebody waits for these, and others find only after a minute that they failed. A step that got no answer is taken
+# once more so soon; when it gets none then either, as while an API is away for long, its message comes back after the
+# visibility timeout, some times.
+_ONCE_MORE: Final = frozenset({"claim", "decision", "launch", "node"})
+ONCE_MORE_SECONDS: Final = 10
 # Steps of claims and nodes make their calls one after the other.
 _STEPS_AT_ONCE: Final = CALLS_AT_ONCE
 
@@ -71,13 +77,15 @@ def step_doorbells(
 
     All notices are handled together, and all commands; other objects of a kind side by side, since their steps mostly
     wait for the API server and for EC2. Notices and launches come before anything else: no instance is bought later
-    because another one is. A doorbell for which there is no time is rung again. One that fails does not keep the
-    others: the answer is which failed, and why. Doorbells for further steps are sent together at the end.
+    because another one is. A doorbell for which there is no time is rung again, and so is, once, one whose step may
+    succeed soon and is waited for. One that fails does not keep the others: the answer is which failed, and why.
+    Doorbells for further steps are sent together at the end.
     """
     rung = tuple(bells)
     shared = gathering(ports)
     outcomes: list[_StepOutcome] = []
-    for kinds in _kinds_in_order(_distinct(rung)):
+    distinct = _distinct(rung)
+    for kinds in _kinds_in_order(distinct):
         step = partial(_step_in_time, shared, now=now, seconds_left=seconds_left)
         at_once = _BUYING_AT_ONCE if kinds[0][0].kind in _BUYING else _STEPS_AT_ONCE
         outcomes += in_parallel(step, kinds, at_once=at_once)
@@ -86,7 +94,7 @@ def step_doorbells(
     failures = {
         key: failure for outcome in outcomes for key, failure in outcome.failures.items() if key not in late_keys
     }
-    failures |= _postpone(ports, late)
+    failures = _ring_once_more(shared, distinct, failures) | _postpone(ports, late)
     failures |= _terminate(shared, outcomes, now)
     try:
         shared.doorbells.send()
@@ -152,6 +160,23 @@ def _terminate(
         _log_failure("termination", ", ".join(termination.id for termination in terminations), failure)
         return {(bell.kind, bell.key): failure for bell in bells}
     return {}
+
+
+def _ring_once_more(
+    ports: LifecyclePorts, bells: Iterable[Doorbell], failures: Mapping[tuple[str, str], Exception]
+) -> dict[tuple[str, str], Exception]:
+    """The failures but for those that are rung for once more."""
+    left = dict(failures)
+    for bell in bells:
+        failure, number = failures.get((bell.kind, bell.key)), number_after_failure(bell.epoch)
+        if bell.kind not in _ONCE_MORE or not number or not isinstance(failure, Conflict | Throttled | Unavailable):
+            continue
+        # Ticks grow longer.
+        delay = max(ONCE_MORE_SECONDS, tick_seconds(number) if bell.epoch else 0)
+        with suppress(ApiError):
+            ring_lifecycle(ports, bell.kind, [bell.key], delay_seconds=delay, epoch=number)
+            del left[bell.kind, bell.key]
+    return left
 
 
 def _step_notices(
