@@ -127,8 +127,10 @@ def test_a_node_counts_as_drained_while_its_instance_waits_to_be_terminated(worl
     assert world.claims()[0].is_condition_true("InstanceTerminating")
 
 
-def test_a_claim_whose_instance_had_ended_when_it_was_to_be_terminated_waits_for_no_tick(world: World) -> None:
-    """EC2 told of the end while the node was drained, and tells nothing of it again; its kubelet seems to be Ready."""
+def ended_while_drained(world: World) -> NodeClaim:
+    """A claim whose instance had ended when it was to be terminated, which is seen by its next step; its kubelet seems
+    to be Ready, and EC2 tells nothing of the end again.
+    """
     claim = running_node(world)
     id = instance_id(claim.provider_id)
     delete(world, claim)
@@ -141,7 +143,27 @@ def test_a_claim_whose_instance_had_ended_when_it_was_to_be_terminated_waits_for
     for pod in world.cluster.all("pods"):
         world.cluster.remove("pods", pod.key)
     world.doorbells.messages.clear()
+    return claim
+
+
+def test_a_claim_whose_instance_had_ended_when_it_was_to_be_terminated_waits_for_no_tick(world: World) -> None:
+    claim = ended_while_drained(world)
     lifecycle(world.ports, [Doorbell(world.cluster.name, "node", claim.node_name)], now=world.clock.now())
     assert world.effects.select("ec2", "terminate")
     lifecycle(world.ports, world.doorbells.receive("lifecycle"), now=world.clock.now())
     assert gone(world, claim)
+
+
+def test_an_instance_that_has_ended_and_is_shown_as_it_was_is_not_terminated_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EC2 says so of each call, and shows it later: a step that rang for the next one took all calls of the account."""
+    claim = ended_while_drained(world)
+    shown = msgspec.structs.replace(world.ec2.all_instances()[0], state="running")
+    monkeypatch.setattr(world.ec2, "instance", lambda _: shown)
+    lifecycle(world.ports, [Doorbell(world.cluster.name, "node", claim.node_name)], now=world.clock.now())
+    for _ in range(10):
+        lifecycle(world.ports, world.doorbells.receive("lifecycle"), now=world.clock.now())
+    assert len(world.effects.select("ec2", "terminate")) == 2
+    monkeypatch.undo()
+    assert world.run(60, until=lambda: gone(world, claim))
