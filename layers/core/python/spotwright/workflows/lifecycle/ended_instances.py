@@ -47,7 +47,7 @@ def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, n
 
     def save(row: NoticeRow) -> None:
         # Whoever wrote it meanwhile rings for it.
-        with trying_again(ports, (row.instance_id,), row.instance_id), suppress(Conflict):
+        with suppress(Conflict):
             ports.state.save(row)
 
     ended = [row for row in in_parallel(end_claim, rows) if row is not None]

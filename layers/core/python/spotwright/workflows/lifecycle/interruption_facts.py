@@ -99,8 +99,8 @@ def asks_ec2(row: NoticeRow, claim: NodeClaim, now: datetime) -> bool:
 
 
 def ends_with_claim(claim: NodeClaim) -> bool:
-    """Whether the claim is being deleted, and waits only for its instance to be terminated."""
-    return claim.metadata.deletion_timestamp is not None and claim.is_condition_true("InstanceTerminating")
+    """Whether the claim, which is being deleted, waits only for its instance to be terminated."""
+    return claim.is_condition_true("InstanceTerminating")
 
 
 def is_last_hour(row: NoticeRow, now: datetime) -> bool:

@@ -71,8 +71,8 @@ def step_nodeclaim(
 
     Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again,
     and after a concurrent change the doorbell of a node, too. Where ticks have ended, an error that may pass is raised,
-    and the message of the doorbell comes back. While a node is drained, the end of its last pod may ring
-    before the drain is over, and ticks are far apart then: the claim is rung for once more.
+    and the message of the doorbell comes back. While a node is drained, the end of its last pod may ring before the
+    drain is over, and ticks are far apart then: the claim is rung for once more.
     """
     claim = ports.cluster.nodeclaim(name)
     if claim is None:

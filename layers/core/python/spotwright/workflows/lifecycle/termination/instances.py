@@ -89,7 +89,7 @@ def _write_conditions(
     ports: LifecyclePorts, claim: NodeClaim | None, changes: Collection[ConditionChange], now: datetime
 ) -> None:
     """If it cannot be written now, the next step writes it; another invocation may have removed the claim."""
-    if claim is None or not changes:
+    if claim is None:
         return
     try:
         update_conditions(ports, claim, changes, now=now)
