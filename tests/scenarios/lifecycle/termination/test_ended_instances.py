@@ -261,6 +261,7 @@ def test_only_the_last_step_is_taken_at_once(world: World) -> None:
 def test_an_instance_that_ec2_had_warned_of_rings_when_it_has_ended_and_not_before(world: World) -> None:
     (claim,) = told(world, 1)
     (row,) = world.state.notices()
+    reads = world.effects.reads["ec2", "instance"]
     for has_ended in (False, True):
         current = world.state.notice(row.instance_id)
         assert current is not None
@@ -270,3 +271,4 @@ def test_an_instance_that_ec2_had_warned_of_rings_when_it_has_ended_and_not_befo
         hear(world)
         rung = [message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "claim")]
         assert rung == [claim.name] * has_ended
+    assert world.effects.reads["ec2", "instance"] == reads, "the step of its claim asks EC2"
