@@ -13,6 +13,7 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.lifecycle.actions import other_claims
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
 from spotwright.workflows.lifecycle.workflow import lifecycle
@@ -296,3 +297,35 @@ def test_a_claim_to_which_an_instance_is_being_written_does_not_have_it_yet(worl
     assert not other_claims(world.ports, claim)
     world.cluster.put("nodeclaims", msgspec.structs.replace(made, provider_id=claim.provider_id))
     assert [other.name for other in other_claims(world.ports, claim)] == ["twin"]
+
+
+def test_of_two_steps_that_take_the_last_one_a_single_one_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim may stay for a finalizer of another; what the account's reservations count is counted once."""
+    claim = ended(world)
+    current = world.cluster.nodeclaim(claim.name)
+    assert current is not None
+    about = msgspec.structs.replace(
+        current.metadata,
+        finalizers=(*current.metadata.finalizers, "example.com/keep"),
+        labels={**current.metadata.labels, labels.CAPACITY_TYPE: labels.RESERVED},
+    )
+    world.cluster.put("nodeclaims", msgspec.structs.replace(current, metadata=about))
+    usual, others, uses = world.cluster.delete, [claim], list[int]()
+
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        usual(*arguments, **options)
+        if others:
+            step(world, others.pop())
+
+    def used(_: object, reservation: str, change: int, **__: object) -> None:
+        uses.append(change)
+
+    monkeypatch.setattr(world.cluster, "delete", meanwhile)
+    monkeypatch.setattr(offering_health_store, "record_reservation_use", used)
+    step(world, claim)
+    assert uses == [-1]
+    found = world.cluster.nodeclaim(claim.name)
+    assert found is not None
+    assert found.metadata.finalizers == ("example.com/keep",)

@@ -216,6 +216,9 @@ def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
         current = ports.cluster.nodeclaim(claim.name)
         if current is None or current.metadata.uid != claim.metadata.uid:
             return
+        if labels.FINALIZER not in current.metadata.finalizers:
+            # Another step let it go and said so; the finalizer of another keeps it.
+            return
         _let_go(ports, current)
     if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
         reservation = claim.metadata.labels.get(labels.RESERVATION_ID, "")
