@@ -11,8 +11,9 @@ from spotwright.errors import ApiError, Conflict, Throttled, Unavailable
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.rows import NoticeRow, Row
+from spotwright.workflows.ports.state import ROWS_TOGETHER
 from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
-from tests.functions.interrupt_messages import REBALANCE, SPOT, STATE, envelope
+from tests.functions.interrupt_messages import REBALANCE, SPOT, STATE, change, envelope
 
 TEN = [f"i-{number:02}" for number in range(10)]
 
@@ -93,6 +94,23 @@ def test_a_single_row_is_written_alone(world: World, calls: list[str]) -> None:
     calls.clear()
     assert receive(world, of("terminated", TEN[:1])) == []
     assert calls == ["create", "notice", "save"]
+
+
+def test_what_is_said_after_the_end_was_acted_on_is_not_written(world: World, calls: list[str]) -> None:
+    receive(world, of("terminated", TEN[:2]))
+    for instance in TEN[:2]:
+        world.state.save(msgspec.structs.replace(row_of(world, instance), phase="done", due=0))
+    calls.clear()
+    assert receive(world, [envelope(REBALANCE, **{"instance-id": instance}) for instance in TEN[:2]]) == []
+    assert calls == ["create_together", "notices_of"]
+
+
+def test_more_rows_than_a_transaction_takes_are_written_alone(world: World, calls: list[str]) -> None:
+    """Of a message of AWS Health, which may name any number of instances."""
+    entities = [{"entityValue": f"i-{number:03}"} for number in range(ROWS_TOGETHER + 1)]
+    assert receive(world, [change(affectedEntities=entities)]) == []
+    assert calls == ["create"] * len(entities)
+    assert len(world.state.notices()) == len(entities)
 
 
 def test_what_is_rung_for_is_what_was_written(world: World) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.errors import ApiError, Conflict, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
@@ -188,7 +188,10 @@ def test_a_finalizer_that_somebody_else_changes_meanwhile_is_removed_all_the_sam
 
 
 @pytest.mark.parametrize("action", ["nodeclaims_of_instances", "delete"])
-@pytest.mark.parametrize("failure", [Unavailable("no answer"), Conflict("modified", code="Conflict")])
+@pytest.mark.parametrize(
+    "failure",
+    [Unavailable("no answer"), Throttled("too many", code="TooManyRequests"), Conflict("modified", code="Conflict")],
+)
 @pytest.mark.parametrize(("times", "seconds"), [(1, ONCE_MORE_SECONDS), (2, VISIBILITY_SECONDS + ONCE_MORE_SECONDS)])
 def test_a_node_that_a_user_deletes_goes_though_its_step_fails(
     world: World, action: str, failure: ApiError, times: int, seconds: int
@@ -211,3 +214,22 @@ def test_a_claim_becomes_consolidatable_though_the_step_at_that_moment_fails(wor
     assert world.run(
         25 + ONCE_MORE_SECONDS, until=lambda: all(claim.is_condition_true("Consolidatable") for claim in world.claims())
     )
+
+
+def test_a_step_that_the_api_server_refuses_is_not_taken_again(world: World) -> None:
+    """It would be refused again."""
+    claim = running(world)
+    world.effects.inject(Fault("cluster", "delete", Denied("forbidden", code="Forbidden")))
+    world.cluster.delete_node(world.cluster.node(claim.node_name))
+    world.run(5)
+    assert not world.failures
+
+
+def test_a_step_of_a_claim_that_is_being_deleted_is_taken_again_by_its_ticks(world: World) -> None:
+    claim = running(world)
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.run(3)
+    world.effects.inject(Fault("cluster", "pods_of_node", Unavailable("no answer"), times=3))
+    world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", claim.name)])
+    world.run(1)
+    assert not world.failures

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.errors import ApiError, Unavailable
+from spotwright.errors import ApiError, OutOfTime, Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.ended_instances import is_expected
+from spotwright.workflows.lifecycle.ended_instances import end_claims, is_expected
 from spotwright.workflows.lifecycle.interruption_facts import Facts
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -54,6 +54,10 @@ def phases(world: World, claims: Iterable[NodeClaim]) -> list[str]:
     return [row.phase for row in rows]
 
 
+def by_instance(claims: Iterable[NodeClaim]) -> list[NodeClaim]:
+    return sorted(claims, key=lambda claim: instance_id(claim.provider_id))
+
+
 def test_claims_go_as_soon_as_ec2_tells_with_one_read_of_their_instances_and_no_doorbell_each(world: World) -> None:
     claims = told(world)
     reads = world.effects.reads.copy()
@@ -63,7 +67,10 @@ def test_claims_go_as_soon_as_ec2_tells_with_one_read_of_their_instances_and_no_
     assert world.effects.reads["ec2", "instances_by_id"] - reads["ec2", "instances_by_id"] == 1
     assert world.effects.reads["ec2", "instance"] == reads["ec2", "instance"]
     assert not world.doorbells.messages_of("lifecycle", "claim")
-    assert phases(world, claims) == ["done"] * NODES
+    rows = world.state.notices_of([instance_id(claim.provider_id) for claim in claims])
+    assert [(row.phase, row.due, row.claim) for row in rows] == [
+        ("done", 0, claim.name) for claim in by_instance(claims)
+    ]
     assert len(world.effects.select("state", "save_together")) == 1
 
 
@@ -208,3 +215,60 @@ def test_a_row_alone_that_cannot_be_saved_keeps_no_other(world: World) -> None:
     hear(world)
     assert not world.claims()
     assert world.run(150, until=lambda: phases(world, claims) == ["done"] * NODES)
+
+
+def test_a_step_for_which_no_time_was_left_keeps_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *_ = by_instance(told(world))
+    usual, failures = world.cluster.node, [OutOfTime("no answer is waited for")]
+
+    def node(name: str) -> Node | None:
+        if name == first.node_name and failures:
+            raise failures.pop()
+        return usual(name)
+
+    monkeypatch.setattr(world.cluster, "node", node)
+    hear(world)
+    assert [claim.name for claim in world.claims()] == [first.name]
+    assert [message.doorbell.key for message in world.doorbells.messages_of("notices", "notice")] == [
+        instance_id(first.provider_id)
+    ]
+    assert world.run(5, until=lambda: not world.claims())
+
+
+def test_rows_that_cannot_be_saved_keep_no_notice_of_another_kind(world: World) -> None:
+    """Of an instance that EC2 had warned of, too."""
+    claims = by_instance(told(world))
+    warned = world.state.notices_of([instance_id(claims[0].provider_id)])[0]
+    world.state.save(msgspec.structs.replace(warned, warning="spot_interrupted"))
+    world.effects.inject(Fault("state", "save_together", Unavailable("no answer")))
+    hear(world)
+    assert phases(world, claims) == ["done", *["new"] * (NODES - 1)]
+    assert world.run(150, until=lambda: phases(world, claims) == ["done"] * NODES)
+
+
+def test_only_the_last_step_is_taken_at_once(world: World) -> None:
+    """A claim without the label of its instance is found by a list, and then EC2 is asked about it in any case."""
+    (claim,) = told(world, 1)
+    (row,) = world.state.notices()
+    facts = Facts({row.instance_id: (msgspec.structs.replace(claim, conditions=()),)})
+    (instance,) = world.ec2.all_instances()
+    end_claims(
+        world.ports, [row], msgspec.structs.replace(facts, instances={row.instance_id: instance}), world.clock.now()
+    )
+    assert [message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "claim")] == [claim.name]
+
+
+def test_an_instance_that_ec2_had_warned_of_rings_when_it_has_ended_and_not_before(world: World) -> None:
+    (claim,) = told(world, 1)
+    (row,) = world.state.notices()
+    reads = world.effects.reads["ec2", "instance"]
+    for has_ended in (False, True):
+        current = world.state.notice(row.instance_id)
+        assert current is not None
+        warned = msgspec.structs.replace(current, phase="new", warning="spot_interrupted", ended=has_ended)
+        world.state.save(warned)
+        world.doorbells.ring("notices", [Doorbell(world.cluster.name, "notice", row.instance_id)])
+        hear(world)
+        rung = [message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "claim")]
+        assert rung == [claim.name] * has_ended
+    assert world.effects.reads["ec2", "instance"] == reads, "the step of its claim asks EC2"

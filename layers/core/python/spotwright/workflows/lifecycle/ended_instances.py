@@ -41,13 +41,13 @@ def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, n
         (claim,) = facts.claims[row.instance_id]
         with trying_again(ports, (row.instance_id,), row.instance_id):
             if row.ended:
-                _step(shared, claim, facts, row.instance_id, now)
+                _step(shared, row, claim, facts, now)
             return msgspec.structs.replace(row, claim=claim.name, phase="done", due=0)
         return None
 
     def save(row: NoticeRow) -> None:
         # Whoever wrote it meanwhile rings for it.
-        with trying_again(ports, (row.instance_id,), row.instance_id), suppress(Conflict):
+        with suppress(Conflict):
             ports.state.save(row)
 
     ended = [row for row in in_parallel(end_claim, rows) if row is not None]
@@ -56,10 +56,10 @@ def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, n
         write_rows(ports.state.save_together, save, ended)
 
 
-def _step(ports: LifecyclePorts, claim: NodeClaim, facts: Facts, instance_id: str, now: datetime) -> None:
+def _step(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> None:
     """The claim's last step; any other one is rung for, in which its node may still be drained."""
-    instance = facts.instances.get(instance_id)
-    if ends_with_claim(claim) and isinstance(instance, Instance) and instance.state == "terminated":
+    instance = facts.instances.get(row.instance_id)
+    if ends_with_claim(row, claim) and isinstance(instance, Instance) and instance.state == "terminated":
         step_claim(ports, claim, [], now=now, instance=instance)
     else:
         ring_lifecycle(ports, "claim", [claim.name])

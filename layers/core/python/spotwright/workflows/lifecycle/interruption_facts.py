@@ -64,10 +64,7 @@ def read_facts(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime) 
     asked = {
         row.instance_id
         for row in rows
-        if any(
-            asks_ec2(row, claim, now) or (row.ended and ends_with_claim(claim))
-            for claim in found.get(row.instance_id, ())
-        )
+        if any(asks_ec2(row, claim, now) or ends_with_claim(row, claim) for claim in found.get(row.instance_id, ()))
     }
     unfound = frozenset(ids) - found.keys()
     instances = _read_instances(ports, asked | unfound)
@@ -98,9 +95,11 @@ def asks_ec2(row: NoticeRow, claim: NodeClaim, now: datetime) -> bool:
     return row.kind in ENDED_KINDS and claim.metadata.deletion_timestamp is None
 
 
-def ends_with_claim(claim: NodeClaim) -> bool:
-    """Whether the claim is being deleted, and waits only for its instance to be terminated."""
-    return claim.metadata.deletion_timestamp is not None and claim.is_condition_true("InstanceTerminating")
+def ends_with_claim(row: NoticeRow, claim: NodeClaim) -> bool:
+    """Whether it is an end that the claim, which is being deleted, only waits for: one that nobody announced, since
+    after a warning the claim is rung for.
+    """
+    return row.ended and not row.warning and claim.is_condition_true("InstanceTerminating")
 
 
 def is_last_hour(row: NoticeRow, now: datetime) -> bool:

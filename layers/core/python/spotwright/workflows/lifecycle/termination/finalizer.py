@@ -67,7 +67,7 @@ def finalize(
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
         return None
-    is_running = shown is None and _is_running(claim, nodes)
+    is_running = _is_running(claim, nodes)
     instance, is_terminated = (None, False) if is_running else _find_instance(ports, claim, shown, now)
     changes: tuple[ConditionChange, ...] = ()
     # On an instance that does not exist any more nothing can be drained.
@@ -204,9 +204,8 @@ def remove_node(ports: LifecyclePorts, node: Node) -> bool:
             ports.cluster.set_taints(node, node.taints, metadata={"finalizers": finalizers})
     if node.metadata.deletion_timestamp is None:
         ports.cluster.delete("nodes", node.metadata)
-    if finalizers and not is_held:
-        return ports.cluster.node(node.name) is None
-    log_line(log, log_lines.DELETED_NODE, node=node.name)
+    if is_held or not finalizers:
+        log_line(log, log_lines.DELETED_NODE, node=node.name)
     return not finalizers
 
 
@@ -216,6 +215,9 @@ def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
     except Conflict:
         current = ports.cluster.nodeclaim(claim.name)
         if current is None or current.metadata.uid != claim.metadata.uid:
+            return
+        if labels.FINALIZER not in current.metadata.finalizers:
+            # Another step let it go and said so; the finalizer of another keeps it.
             return
         _let_go(ports, current)
     if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:

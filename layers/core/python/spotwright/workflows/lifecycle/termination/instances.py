@@ -55,38 +55,41 @@ class TerminationResult(msgspec.Struct, frozen=True):
 
 def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTermination], now: datetime) -> None:
     """Terminate the instances of an invocation and write their claims' conditions; ring for those that must wait, and
-    for claims whose instances had ended: EC2 tells of no end twice.
+    once for claims whose instances had ended: EC2 tells of no end twice. It may show one as it was for a while, and a
+    claim that is rung for each time would take all calls of the account.
     """
     by_id = {termination.id: termination for termination in to_terminate}
     result = terminate_instances(ports, {id: by_id[id].zone for id in by_id}, now)
-    terminating = (true_condition("InstanceTerminating"),)
+    terminating = true_condition("InstanceTerminating")
     in_parallel(
         lambda one: _write_conditions(
-            ports, one.claim, (*one.changes, *(terminating if one.id in result.terminated_ids else ())), now
+            ports, one.claim, (*one.changes, *((terminating,) if one.id in result.terminated_ids else ())), now
         ),
         [by_id[id] for id in sorted(by_id)],
     )
-    ended = (by_id[id].claim for id in result.terminated_ids)
-    if any(claim is not None and find_condition(claim.conditions, "DisruptionReason") for claim in ended):
+    going = _claims(by_id, result.terminated_ids)
+    if any(find_condition(claim.conditions, "DisruptionReason") is not None for claim in going):
         # From now on they count for no budget.
         request_disruption_of_claims(ports, now=now)
     remaining = sorted(by_id.keys() - result.terminated_ids)
-    ring_lifecycle(ports, "claim", _claims(by_id, sorted(result.ended_ids)))
-    ring_lifecycle(ports, "claim", _claims(by_id, remaining), delay_seconds=result.wait_seconds)
+    had_ended = [claim for claim in _claims(by_id, result.ended_ids) if not claim.is_condition_true(terminating.type)]
+    ring_lifecycle(ports, "claim", [claim.name for claim in had_ended])
+    waiting = [claim.name for claim in _claims(by_id, remaining)]
+    ring_lifecycle(ports, "claim", waiting, delay_seconds=result.wait_seconds)
     orphans = [id for id in remaining if by_id[id].claim is None]
     ring_lifecycle(ports, "instance", orphans, delay_seconds=result.wait_seconds)
 
 
-def _claims(by_id: Mapping[str, InstanceTermination], ids: Iterable[str]) -> list[str]:
-    """The names of the claims of these instances, of those that have one."""
-    return [claim.name for id in ids if (claim := by_id[id].claim) is not None]
+def _claims(by_id: Mapping[str, InstanceTermination], ids: Iterable[str]) -> list[NodeClaim]:
+    """The claims of these instances, of those that have one."""
+    return [claim for id in sorted(ids) if (claim := by_id[id].claim) is not None]
 
 
 def _write_conditions(
     ports: LifecyclePorts, claim: NodeClaim | None, changes: Collection[ConditionChange], now: datetime
 ) -> None:
     """If it cannot be written now, the next step writes it; another invocation may have removed the claim."""
-    if claim is None or not changes:
+    if claim is None:
         return
     try:
         update_conditions(ports, claim, changes, now=now)
