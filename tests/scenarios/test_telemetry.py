@@ -71,7 +71,7 @@ SCENARIOS = {
     "functions/test_interrupt_malformed.py": ("a_change_that_begins_nothing_is_named_and_counted",),
     "functions/test_lifecycle.py": (
         "a_decision_that_cannot_be_read_is_dropped_and_planned_anew",
-        "without_the_table_the_message_returns_and_nothing_is_bought",
+        "without_the_table_a_decision_is_taken_once_more_then_the_message_returns_and_nothing_is_bought",
     ),
     "functions/test_outages.py": ("the_same_event_again_changes_no_row_and_no_node",),
     "scenarios/lifecycle/provisioning/test_failed_plans.py": ("requests_of_a_pause_are_rung_for_once_at_its_end",),

@@ -70,8 +70,7 @@ def test_interruptions_and_scale_downs_leave_nobody_waiting(lag: float, honest: 
     world.deploy(POD, 4)
     world.run(300)
     assert everybody_runs(world, 4)
-    claims = world.claims()
-    assert len(claims) == len(world.ec2.live_instances())
+    assert world.run(60, until=lambda: len(world.claims()) == len(world.ec2.live_instances()))
     assert len(world.ec2.all_instances()) <= 6 + 3 + 2
 
 

@@ -90,7 +90,8 @@ def test_a_node_goes_when_the_places_of_its_own_pods_are_there(monkeypatch: pyte
         world.run(1)
         going = {claim.name for claim in world.claims() if claim.name in old and claim.metadata.deletion_timestamp}
         assert all(initialized(world, commands[name]) for name in going)
-    assert 0 < len(old & {claim.name for claim in world.claims()}) < 6
+    assert going != old
+    assert world.run(20, until=lambda: 0 < len(old & {claim.name for claim in world.claims()}) < 6)
 
 
 def test_a_pod_that_comes_later_does_not_take_the_replacement() -> None:

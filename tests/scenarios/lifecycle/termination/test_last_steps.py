@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.simulation.ec2 import SHUTDOWN_SECONDS
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.account import offering_health_store
@@ -329,3 +331,20 @@ def test_of_two_steps_that_take_the_last_one_a_single_one_says_so(
     found = world.cluster.nodeclaim(claim.name)
     assert found is not None
     assert found.metadata.finalizers == ("example.com/keep",)
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["EC2 tells", "its message is lost"])
+def test_an_instance_that_shuts_down_is_looked_at_now_and_then_alone(world: World, is_told: bool) -> None:
+    """EC2 takes half a minute and more; a hundred claims that look each three seconds would meet its limits."""
+    claim = running_node(world)
+    delete(world, claim)
+    assert world.run(40, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    looks = world.effects.reads["ec2", "instance"]
+    id = instance_id(claim.provider_id)
+    world.run(SHUTDOWN_SECONDS - 1)
+    by_ticks, further = SHUTDOWN_SECONDS // NODE_TICK_SECONDS, 2
+    assert world.effects.reads["ec2", "instance"] - looks <= by_ticks + further
+    world.run(1)
+    if is_told:
+        world.deliver_event("EC2 Instance State-change Notification", {"instance-id": id, "state": "terminated"})
+    assert world.run(1 if is_told else NODE_TICK_SECONDS, until=lambda: gone(world, claim))

@@ -5,6 +5,7 @@ Karpenter, node and claim are kept until a direct read shows the instance as ter
 claim's launch are searched when the claim never received one.
 """
 
+import math
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -86,7 +87,9 @@ def finalize(
         else:
             terminating = () if instance is None else (true_condition("InstanceTerminating"),)
             update_conditions(ports, claim, (*changes, *terminating), now=now)
-        return TICK_SECONDS
+            return TICK_SECONDS if instance is None else math.inf
+        # EC2 tells when it has ended.
+        return math.inf
     remaining = [node for node in nodes if not remove_node(ports, node)]
     if remaining and claim.is_condition_true("Registered"):
         # As in Karpenter: whoever keeps the Node may need its claim.
