@@ -49,8 +49,11 @@ POD_EVENT_SECONDS = 10.0
 # others that still wait: the steps come when no pod has been bound anywhere for a while. So a new node's step finds all
 # that were planned for it, too; and a node that pods may come to is initialized then, in the same step.
 BOUND_WINDOW = BatchWindow(idle_seconds=3.0, max_seconds=POD_EVENT_SECONDS)
-# A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often.
+# A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often. They
+# are counted from the beginning of the second in which the node was tainted: times of conditions have whole seconds.
 SHORTEST_DRAIN_SECONDS = 5.0
+# By so much the clock of that step may be ahead.
+CLOCKS_DIFFER_SECONDS = 0.1
 DRAIN_SECONDS = 3.0
 # How often nodes and pods that move ring for a plan, which alone shows whether CapacityBuffers have their capacity.
 ROOM_SECONDS = 5.0
@@ -86,7 +89,9 @@ class Counters(msgspec.Struct):
 
 
 class Loop:
-    """``clock``: monotonic seconds. ``watch_scalables`` is told what CapacityBuffers refer to: kinds and namespaces."""
+    """``clock``: monotonic seconds; ``wall``: those of the epoch. ``watch_scalables`` is told what CapacityBuffers refer
+    to: kinds and namespaces.
+    """
 
     def __init__(
         self,
@@ -98,13 +103,14 @@ class Loop:
         jobs: OutgoingJobs,
         watch_scalables: Callable[[frozenset[tuple[str, str]]], None],
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.cache = cache
         self.shipping = shipping
         self.updates = updates
         self.counters = Counters()
         self.outgoing = Outgoing(jobs)
-        self._jobs, self._clock = jobs, clock
+        self._jobs, self._clock, self._wall = jobs, clock, wall
         self._watch_scalables = watch_scalables
         self.pods = PodsDoorbell(cache, shipping, window)
         self._others: Batch = EMPTY
@@ -197,7 +203,8 @@ class Loop:
         else:
             self._nodes = request_keys(self._nodes, cache_update.open_nodes, now)
         self._bound = add_to_batch(self._bound, frozenset(map(node_doorbell, bound)), now)
-        self._drains = hold_keys(self._drains, cache_update.closed_nodes, now + SHORTEST_DRAIN_SECONDS)
+        drained_at = now - self._wall() % 1 + SHORTEST_DRAIN_SECONDS + CLOCKS_DIFFER_SECONDS
+        self._drains = hold_keys(self._drains, cache_update.closed_nodes, drained_at)
         self._drains = request_keys(self._drains, cache_update.drain_event_nodes, now)
         if cache_update.buffers_have_other_room:
             self._room = request_keys(self._room, {_BUFFERS}, now)

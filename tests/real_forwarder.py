@@ -125,6 +125,7 @@ class _Process:
             jobs=self,
             watch_scalables=lambda kinds: None,
             clock=lambda: self._now,
+            wall=lambda: self._now,
         )
 
     def tell(self, update: WatchUpdate, at: float) -> None:

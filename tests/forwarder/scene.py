@@ -54,9 +54,13 @@ class Writes:
 
 @dataclass
 class Scene:
-    """A loop with a clock that stands, a queue that can be told to refuse, and a cluster state that is written."""
+    """A loop with a clock that stands, a queue that can be told to refuse, and a cluster state that is written.
+
+    ``fraction``: by so much the time of day is further into its second than ``now``.
+    """
 
     now: float = 1000.0
+    fraction: float = 0.0
     refuse: bool = False
     hang: bool = False
     hanging: list[SendResult] = field(default_factory=list)
@@ -81,6 +85,7 @@ class Scene:
             jobs=self,
             watch_scalables=self.scalables.append,
             clock=lambda: self.now,
+            wall=lambda: self.now + self.fraction,
         )
 
     def send(self, bells: frozenset[QueuedDoorbell], *, heartbeat_first: bool) -> None:

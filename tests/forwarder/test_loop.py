@@ -245,6 +245,22 @@ def test_a_node_that_is_drained_is_looked_at_when_its_pods_have_ended_and_the_sh
     assert [at - begin for at, _ in scene.sent] == pytest.approx([SHORTEST_DRAIN_SECONDS, 10], abs=0.5)
 
 
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.95])
+def test_the_shortest_drain_counts_from_the_second_in_which_it_began(fraction: float) -> None:
+    """As the time of the condition Drained, which the step that the doorbell rings for goes by."""
+    scene = Scene(fraction=fraction).start(Node=decoded("Node", objects.node()))
+    scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod("p", node="n"))))
+    scene.pass_time(20)
+    scene.sent.clear()
+    begin = scene.now
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node(taints=(DISRUPTED,)))))
+    scene.tell(change("Pod", "uid-p", None))
+    scene.pass_time(9, step=0.05)
+    (rung_at,) = [at for at, bells in scene.sent if NODE in bells]
+    earliest = SHORTEST_DRAIN_SECONDS - fraction
+    assert earliest < rung_at - begin <= earliest + 0.5, "with the window of other doorbells"
+
+
 def test_a_forwarder_that_starts_in_the_middle_of_a_drain_rings_for_the_end_of_its_pods() -> None:
     scene = Scene().start(Node=CLOSED, Pod=BOUND)
     scene.pass_time(20)
