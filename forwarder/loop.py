@@ -89,8 +89,8 @@ class Counters(msgspec.Struct):
 
 
 class Loop:
-    """``clock``: monotonic seconds; ``wall``: those of the epoch. ``watch_scalables`` is told what CapacityBuffers refer
-    to: kinds and namespaces.
+    """``clock``: monotonic seconds; ``wall``: those of the epoch. ``watch_scalables`` is told what CapacityBuffers
+    refer to: kinds and namespaces.
     """
 
     def __init__(
