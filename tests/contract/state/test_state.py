@@ -1,9 +1,5 @@
 """StatePort: the fake and DynamoDB obey one suite."""
 
-import itertools
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,120 +13,19 @@ from spotwright.aws.instance_types import offering_health, subnet_addresses
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
-from spotwright.errors import Conflict, InvalidRequest, Unavailable
+from spotwright.errors import Conflict, Unavailable
 from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import Outcome, RegistrationHealth
 from spotwright.model.ec2.fleet import ClusterFacts, FleetError, Instance, OfferingHealth
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import LaunchedInMinute
-from spotwright.simulation.clock import Clock
-from spotwright.simulation.effects import Effects
-from spotwright.simulation.state import FakeState
 from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
-from spotwright.workflows.ports.rows import CommandRow, CommitPause, LaunchRow, NominationRow, NoticeRow, sort_key
-from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, LISTED_FOR_PODS, ROWS_TOGETHER, StatePort
+from spotwright.workflows.ports.rows import CommitPause, NoticeRow
+from spotwright.workflows.ports.state import FAILED_PLANS, LISTED_EVALUATIONS, LISTED_FOR_PODS, StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
-
-NAMES = (f"cluster-{number}" for number in itertools.count())
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-# So long a row may be missing in an index: the local AWS, too, shows it up to a second and a half later.
-INDEX_SECONDS = 120.0
-NOW_MS = int(NOW.timestamp() * 1000)
-
-
-@pytest.fixture(params=["fake", "dynamodb"])
-def state(request: pytest.FixtureRequest) -> Iterator[StatePort]:
-    """The state of a cluster that nobody used before."""
-    if request.param == "fake":
-        yield FakeState(next(NAMES), Effects(Clock()))
-        return
-    table = request.getfixturevalue("table")
-    aws: LocalAws = request.getfixturevalue("local_aws")
-    yield DynamoState(aws.client("dynamodb"), table=table, cluster=next(NAMES))  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="session")
-def table(local_aws: LocalAws) -> str:
-    return tables.create_table(local_aws.client("dynamodb"), "contract")
-
-
-def launch(state: StatePort, id: str = "one", **changes: Any) -> LaunchRow:
-    row = LaunchRow(id=id, cluster=state.cluster().cluster, decision="d", claims=("a", "b"), node="{}", created=1)
-    return msgspec.structs.replace(row, **changes)
-
-
-def test_a_row_beyond_400_kb_is_refused_and_the_row_before_it_stays(state: StatePort) -> None:
-    too_large = "x" * 400 * 1024
-    with pytest.raises(InvalidRequest, match=r"[Ii]tem size"):
-        state.create(launch(state, node=too_large))
-    assert state.launch("one") is None
-    state.create(launch(state))
-    with pytest.raises(InvalidRequest, match=r"[Ii]tem size"):
-        state.save(launch(state, request=too_large))
-    row = state.launch("one")
-    assert row is not None
-    assert (row.request, row.version) == ("", 0)
-    assert state.save(launch(state, request="x" * 380 * 1024)).version == 1
-
-
-def test_rows_that_are_created_together_are_there_all_or_none(state: StatePort) -> None:
-    rows = [launch(state, f"row-{number}") for number in range(ROWS_TOGETHER)]
-    assert state.create_together(rows)
-    assert {row.id for row in state.launches()} == {row.id for row in rows}
-    assert not state.create_together([launch(state, "new"), launch(state, "row-7", decision="another")])
-    assert state.launch("new") is None
-    assert state.launch("row-7") == rows[7]
-
-
-def test_rows_that_are_saved_together_are_replaced_under_their_versions_all_or_none(state: StatePort) -> None:
-    rows = [launch(state, f"row-{number}") for number in range(3)]
-    assert state.create_together(rows)
-    assert state.save_together([msgspec.structs.replace(row, phase="claimed") for row in rows])
-    found = state.launch("row-2")
-    assert found is not None
-    assert (found.phase, found.version) == ("claimed", 1)
-    assert not state.save_together([msgspec.structs.replace(found, phase="launched"), rows[0]]), "an old version"
-    assert not state.save_together([found, launch(state, "missing")])
-    assert state.launch("row-2") == found
-    assert state.save(found).version == 2
-
-
-def test_rows_are_created_with_those_that_are_saved_all_or_none(state: StatePort) -> None:
-    """A hundred in all, the most that a transaction takes."""
-    before = [launch(state, f"row-{number:02}") for number in range(ROWS_TOGETHER)]
-    assert state.create_together(before[:40])
-    saved = [msgspec.structs.replace(row, phase="claimed") for row in before[:40]]
-    assert not state.save_together(saved[1:], created=[before[0]]), "one exists"
-    assert not state.save_together([*saved, before[40]], created=before[41:]), "one is missing"
-    assert not state.save_together(saved, created=[*before[40:], launch(state, "one too many")])
-    assert not state.save_together(saved, created=[saved[0]]), "twice"
-    assert state.launches() == tuple(before[:40])
-    assert state.save_together(saved, created=before[40:])
-    assert [(row.phase, row.version) for row in state.launches()] == [("claimed", 1)] * 40 + [("planned", 0)] * 60
-    assert not state.save_together(saved, created=[launch(state, "late")]), "an old version"
-    assert state.launch("late") is None
-
-
-def test_rows_that_are_too_large_or_too_many_together_are_left_to_be_written_alone(state: StatePort) -> None:
-    large = [launch(state, f"row-{number}", node="x" * 390 * 1024) for number in range(11)]
-    too_large = launch(state, "too-large", node="x" * 400 * 1024)
-    assert not state.create_together([launch(state, "small"), too_large])
-    assert not state.create_together(large), "more than 4 MB"
-    assert not state.create_together([launch(state, f"row-{number}") for number in range(ROWS_TOGETHER + 1)])
-    assert not state.create_together([launch(state, "twice"), launch(state, "twice")])
-    assert state.launches() == ()
-    assert state.create_together(large[:3])
-
-
-def test_rows_created_together_wait_in_the_index_as_others_do(state: StatePort) -> None:
-    rows = [launch(state, f"row-{number}", due=NOW_MS + number) for number in range(2)]
-    assert state.create_together(rows)
-    deadline = time.monotonic() + INDEX_SECONDS
-    while len(state.due_rows(NOW_MS + 5)) < len(rows) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert state.due_rows(NOW_MS + 5) == tuple(rows)
+from tests.contract.state.rows import NAMES, NOW, NOW_MS, launch
 
 
 def test_a_cluster_nobody_wrote_to_stands_at_version_zero(state: StatePort) -> None:
@@ -305,96 +200,6 @@ def test_one_reads_the_region_at_a_time_and_who_died_at_it_is_not_waited_for(sta
     assert state.begin_region_read(140_000, since=110_000)
     state.end_region_read()
     assert state.begin_region_read(141_000, since=111_000)
-
-
-def test_a_row_is_created_once_and_saved_only_on_its_version(state: StatePort) -> None:
-    row = launch(state)
-    assert state.create(row)
-    assert not state.create(row)
-    saved = state.save(msgspec.structs.replace(row, phase="claimed"))
-    with pytest.raises(Conflict):
-        state.save(msgspec.structs.replace(row, phase="failed"))
-    assert state.launch("one") == saved
-    assert saved.version == row.version + 1
-
-
-def test_a_finished_row_is_history_that_can_still_be_read(state: StatePort) -> None:
-    row = launch(state)
-    state.create(row)
-    assert state.launches() == (row,)
-    done = state.save(msgspec.structs.replace(row, phase="done"))
-    assert state.launches() == ()
-    assert state.launch("one") == done
-
-
-def test_commands_are_read_by_their_ids(state: StatePort) -> None:
-    """More than DynamoDB reads in a request; one that is finished, and one that does not exist."""
-    ids = [f"{number:03}" for number in range(120)]
-    for id in ids:
-        state.create(CommandRow(id, state.cluster().cluster, "d", "Empty", ("a",), {}, created=1))
-    done = state.command("007")
-    assert done is not None
-    state.save(msgspec.structs.replace(done, phase="done"))
-    assert [row.id for row in state.commands_by_id([*ids, "nobody", "000"])] == ids
-    assert state.commands_by_id([]) == ()
-
-
-def test_notices_are_read_by_their_instances(state: StatePort) -> None:
-    """More than DynamoDB reads in a request; one that is finished, and one that does not exist."""
-    instances = [f"i-{number:03}" for number in range(120)]
-    for instance in instances:
-        state.create(NoticeRow(instance, state.cluster().cluster, "spot_interrupted"))
-    done = state.notice("i-007")
-    assert done is not None
-    done = state.save(msgspec.structs.replace(done, phase="done"))
-    rows = state.notices_of([*reversed(instances), "i-nobody", "i-000"])
-    assert [row.instance_id for row in rows] == instances
-    assert rows[7] == done
-    assert state.notices_of([]) == ()
-
-
-def test_finished_rows_are_read_with_the_open_ones_if_they_are_recent(state: StatePort) -> None:
-    for id, created, phase in (("old", 1_000_000, "done"), ("new", 9_000_000, "done"), ("open", 1, "claimed")):
-        state.create(launch(state, id, created=created, phase=phase))
-    assert [row.id for row in state.launches()] == ["open"]
-    assert [row.id for row in state.launches(created_after=5_000_000)] == ["new", "open"]
-    assert [row.id for row in state.launches(created_after=9_000_000)] == ["open"]
-    assert state.commands(created_after=0) == ()
-
-
-def due_rows_become(state: StatePort, *expected: str) -> bool:
-    """Whether exactly these rows are due at 5,000, at last: an index shows later what was written."""
-    until = time.monotonic() + INDEX_SECONDS
-    while {sort_key(row) for row in state.due_rows(5_000)} != set(expected):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-def test_rows_that_wait_are_found_by_their_time(state: StatePort) -> None:
-    cluster = state.cluster().cluster
-    state.create(launch(state, "early", due=1_000))
-    state.create(launch(state, "late", due=9_000))
-    state.create(launch(state, "never"))
-    state.create(NoticeRow(instance_id="i-1", cluster=cluster, kind="spot_interrupted", due=2_000))
-    assert due_rows_become(state, "launch#early", "notice#i-1")
-
-
-def test_a_nomination_is_open_until_its_last_phase_and_found_by_its_time(state: StatePort) -> None:
-    cluster = state.cluster().cluster
-    row = NominationRow("default-a", cluster, {"default/web-0": "uid-1"}, created=1, due=1_000)
-    assert state.create(row)
-    assert state.nomination("default-a") == row
-    assert state.nomination("default-b") is None
-    assert due_rows_become(state, sort_key(row))
-    nominated = state.save(msgspec.structs.replace(row, phase="nominated", node="n", due=2_000))
-    assert state.nominations() == (nominated,)
-    with pytest.raises(Conflict):
-        state.save(msgspec.structs.replace(row, phase="failed", due=0))
-    state.save(msgspec.structs.replace(nominated, phase="done", due=0))
-    assert state.nominations() == ()
-    assert due_rows_become(state)
 
 
 def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) -> None:
