@@ -49,6 +49,18 @@ def hear(world: World) -> None:
     lifecycle(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
 
 
+def fail_once(monkeypatch: pytest.MonkeyPatch, world: World, claim: NodeClaim, failure: ApiError) -> None:
+    """The next read of the claim's Node fails."""
+    usual, failures = world.cluster.node, [failure]
+
+    def node(name: str) -> Node | None:
+        if name == claim.node_name and failures:
+            raise failures.pop()
+        return usual(name)
+
+    monkeypatch.setattr(world.cluster, "node", node)
+
+
 def phases(world: World, claims: Iterable[NodeClaim]) -> list[str]:
     rows = world.state.notices_of([instance_id(claim.provider_id) for claim in claims])
     return [row.phase for row in rows]
@@ -115,14 +127,7 @@ def test_a_claim_whose_step_fails_keeps_no_other_and_goes_with_its_next_tick(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *_ = told(world)
-    usual, failures = world.cluster.node, [Unavailable("no answer")]
-
-    def node(name: str) -> Node | None:
-        if name == first.node_name and failures:
-            raise failures.pop()
-        return usual(name)
-
-    monkeypatch.setattr(world.cluster, "node", node)
+    fail_once(monkeypatch, world, first, Unavailable("no answer"))
     hear(world)
     assert [claim.name for claim in world.claims()] == [first.name]
     world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "claim", first.name, 1010)])
@@ -219,14 +224,7 @@ def test_a_row_alone_that_cannot_be_saved_keeps_no_other(world: World) -> None:
 
 def test_a_step_for_which_no_time_was_left_keeps_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, *_ = by_instance(told(world))
-    usual, failures = world.cluster.node, [OutOfTime("no answer is waited for")]
-
-    def node(name: str) -> Node | None:
-        if name == first.node_name and failures:
-            raise failures.pop()
-        return usual(name)
-
-    monkeypatch.setattr(world.cluster, "node", node)
+    fail_once(monkeypatch, world, first, OutOfTime("no answer is waited for"))
     hear(world)
     assert [claim.name for claim in world.claims()] == [first.name]
     assert [message.doorbell.key for message in world.doorbells.messages_of("notices", "notice")] == [
