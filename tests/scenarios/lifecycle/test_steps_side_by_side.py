@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from spotwright.errors import ApiError, Conflict, Denied, OutOfTime, Throttled, Unavailable
-from spotwright.lifecycle.retry import LONGEST_TICK_SECONDS, TERMINATION_TICKS
+from spotwright.lifecycle.retry import LONGEST_TICK_SECONDS, ONCE_MORE, TERMINATION_TICKS
 from spotwright.model import labels
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.simulation import builders
@@ -129,6 +129,22 @@ def test_a_step_that_gets_no_answer_is_taken_once_more_soon_and_then_when_its_me
     world.doorbells.messages.clear()
     assert [*step_doorbells(world.ports, [again], now=world.clock.now())] == [again]
     assert not world.doorbells.messages
+
+
+@pytest.mark.parametrize("kind", ["claim", "node", "decision", "launch"])
+def test_what_rings_for_the_first_time_is_taken_once_more_beside_what_rang_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A node may ring each second; its new doorbell came back three minutes later together with the old one."""
+    bells = [Doorbell(world.cluster.name, kind, "a", epoch=epoch) for epoch in (ONCE_MORE, 0)]
+
+    def fail(*_: object, **__: object) -> None:
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(workflow, "handle_doorbell", fail)
+    assert not step_doorbells(world.ports, bells, now=world.clock.now())
+    (message,) = world.doorbells.messages
+    assert message.doorbell == bells[0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from spotwright.errors import ApiError, Conflict, OutOfTime, Throttled, Unavailable, error_code
-from spotwright.lifecycle.retry import TERMINATION_TICKS, number_after_failure, tick_seconds
+from spotwright.lifecycle.retry import ONCE_MORE, TERMINATION_TICKS, number_after_failure, tick_seconds
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
@@ -282,10 +282,14 @@ def handle_doorbell(
 
 
 def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:
-    """Each (kind, key) once, with its lowest tick, so that two chains of ticks go on as one: that of a deletion."""
+    """Each (kind, key) once, with its lowest tick, so that two chains of ticks go on as one: that of a deletion. What
+    rings for the first time comes before what is taken once more: when it fails, it is taken once more itself.
+    """
+
+    def order(bell: Doorbell) -> tuple[bool, bool, int]:
+        return bell.epoch in (0, ONCE_MORE), bell.epoch <= TERMINATION_TICKS, bell.epoch
+
     lowest: dict[tuple[str, str], Doorbell] = {}
-    for bell in sorted(
-        bells, key=lambda doorbell: (doorbell.epoch == 0, doorbell.epoch <= TERMINATION_TICKS, doorbell.epoch)
-    ):
+    for bell in sorted(bells, key=order):
         lowest.setdefault((bell.kind, bell.key), bell)
     return sorted(lowest.values(), key=lambda doorbell: (_URGENCY.get(doorbell.kind, 9), doorbell.kind, doorbell.key))
