@@ -1,12 +1,14 @@
 """Doorbells that SQS refuses of a batch are sent again, which the SDK does not do; the others are not."""
 
+import random
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from spotwright.adapters.aws import sqs
+from spotwright.adapters import time_limit
 from spotwright.adapters.aws.sqs import SqsDoorbells
 from spotwright.errors import Unavailable
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -31,8 +33,12 @@ class Queue:
 
 
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqs, "_PAUSES_SECONDS", (0.0, 0.0, 0.0))
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Those that were made, each as long as it may be."""
+    made = list[float]()
+    monkeypatch.setattr(time, "sleep", made.append)
+    monkeypatch.setattr(random, "uniform", lambda _, longest: longest)
+    return made
 
 
 def ring(queue: Queue, keys: str) -> None:
@@ -44,6 +50,23 @@ def test_doorbells_that_are_refused_are_sent_again_without_the_others() -> None:
     queue = Queue("bc", "c")
     ring(queue, "abcd")
     assert queue.calls == ["abcd", "bc", "c"]
+
+
+def test_pauses_grow_and_none_follows_on_the_last_try(pauses: list[float]) -> None:
+    with pytest.raises(Unavailable):
+        ring(Queue(*"aaaa"), "a")
+    assert pauses == [0.1, 0.4, 1.0]
+
+
+@pytest.mark.parametrize(("seconds_left", "longest"), [(1.3, 0.3), (0.8, 0.0)])
+def test_no_pause_goes_on_until_the_invocation_is_cut_off(
+    pauses: list[float], seconds_left: float, longest: float
+) -> None:
+    """All its messages would come back minutes later, and its process would be lost."""
+    with time_limit.invocation_ends_in(seconds_left), pytest.raises(Unavailable):
+        ring(Queue(*"aaaa"), "a")
+    assert len(pauses) == 3
+    assert max(pauses) == pytest.approx(longest, abs=0.1)
 
 
 def test_each_batch_of_many_doorbells_is_sent() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from spotwright.adapters import time_limit
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import Unavailable
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -27,6 +28,8 @@ MAXIMUM_DELAY_SECONDS: Final = 900
 # only requests that failed as a whole, and a step whose doorbell was not sent is taken again three minutes later.
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html
 _PAUSES_SECONDS: Final = (0.1, 0.4, 1.0)
+# A pause ends so long before the invocation does.
+_LAST_TRY_SECONDS: Final = 1.0
 
 
 class SqsDoorbells:
@@ -54,7 +57,8 @@ class SqsDoorbells:
                 if not entries:
                     break
                 if pause_seconds is not None:
-                    time.sleep(random.uniform(0, pause_seconds))
+                    left = time_limit.seconds_left(_LAST_TRY_SECONDS)
+                    time.sleep(max(0.0, min(random.uniform(0, pause_seconds), left)))
             if entries:
                 first = refused[entries[0]["Id"]]
                 raise Unavailable(f"SendMessageBatch {queue}: {first.get('Message')}", code=first["Code"])
