@@ -147,6 +147,67 @@ def test_what_rings_for_the_first_time_is_taken_once_more_beside_what_rang_again
     assert message.doorbell == bells[0]
 
 
+def test_a_live_claim_that_always_meets_another_change_is_rung_for_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world, 1)
+    (bell,) = bells_of(world, "claim")
+
+    def fail(*_: object, **__: object) -> None:
+        raise Conflict("modified")
+
+    monkeypatch.setattr(nodeclaims, "_step_live", fail)
+    for rung in ([ONCE_MORE], []):
+        world.doorbells.messages.clear()
+        assert not step_doorbells(world.ports, [bell], now=world.clock.now())
+        assert [message.doorbell.epoch for message in world.doorbells.messages] == rung
+        bell = msgspec.structs.replace(bell, epoch=ONCE_MORE)
+
+
+@pytest.mark.parametrize("kind", ["claim", "decision"])
+def test_a_step_that_cannot_be_rung_for_once_more_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Its message comes back. Other steps of the batch are taken all the same."""
+    bells = [Doorbell(world.cluster.name, kind, "a"), Doorbell(world.cluster.name, "nodepools", "")]
+    stepped = list[str]()
+
+    def fail(_: object, bell: Doorbell, *__: object, **___: object) -> None:
+        stepped.append(bell.kind)
+        if bell.kind == kind:
+            raise Throttled("too many")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise Unavailable("the queue does not answer")
+
+    monkeypatch.setattr(workflow, "handle_doorbell", fail)
+    monkeypatch.setattr(world.doorbells, "ring", refuse)
+    failures = step_doorbells(world.ports, bells, now=world.clock.now())
+    assert bells[0] in failures
+    assert stepped == [kind, "nodepools"]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "stepped"),
+    [
+        ((0, 7), 7),
+        ((9, 7), 7),
+        ((7, ONCE_MORE), 7),
+        ((7, TERMINATION_TICKS + 9), TERMINATION_TICKS + 9),
+        ((0, ONCE_MORE, TERMINATION_TICKS + 9), TERMINATION_TICKS + 9),
+    ],
+)
+def test_of_several_doorbells_of_a_claim_its_chain_of_ticks_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, epochs: tuple[int, ...], stepped: int
+) -> None:
+    taken = list[int]()
+    monkeypatch.setattr(workflow, "handle_doorbell", lambda _, bell, *__, **___: taken.append(bell.epoch))
+    for order in (epochs, epochs[::-1]):
+        bells = [Doorbell(world.cluster.name, "claim", "a", epoch) for epoch in order]
+        assert not step_doorbells(world.ports, bells, now=world.clock.now())
+    assert taken == [stepped, stepped]
+
+
 @pytest.mark.parametrize(
     ("first", "seconds"),
     [(1, ONCE_MORE_SECONDS), (99, LONGEST_TICK_SECONDS), (TERMINATION_TICKS + 1, ONCE_MORE_SECONDS)],
@@ -266,11 +327,14 @@ def test_what_was_rung_for_again_is_not_taken_again_when_other_doorbells_are_los
     assert [*failed] == bells[:1]
 
 
-def test_a_termination_that_fails_fails_the_steps_that_end_an_instance(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("epoch", [0, TERMINATION_TICKS + 7, ONCE_MORE])
+def test_a_step_whose_instance_cannot_be_terminated_is_taken_once_more_then_it_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, epoch: int
 ) -> None:
+    """That of a tick, too: the next one is far."""
     running(world, 3)
-    bells = bells_of(world, "claim")
+    bells = [msgspec.structs.replace(bell, epoch=epoch) for bell in bells_of(world, "claim")]
+    world.doorbells.messages.clear()
     ending, (instance, *_) = bells[1].key, world.ec2.live_instances()
 
     def step(_: object, name: str, to_terminate: list[InstanceTermination], **__: object) -> None:
@@ -281,7 +345,11 @@ def test_a_termination_that_fails_fails_the_steps_that_end_an_instance(
 
     monkeypatch.setattr(nodeclaims, "step_nodeclaim", step)
     monkeypatch.setattr(workflow, "terminate_all", fail)
-    assert [*step_doorbells(world.ports, bells, now=world.clock.now())] == [bells[1]]
+    failed = [*step_doorbells(world.ports, bells, now=world.clock.now())]
+    again = [message.doorbell for message in world.doorbells.messages]
+    assert (failed, again) == (
+        ([bells[1]], []) if epoch == ONCE_MORE else ([], [msgspec.structs.replace(bells[1], epoch=ONCE_MORE)])
+    )
 
 
 def test_a_termination_that_time_ran_out_for_is_rung_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.lifecycle.actions import other_claims
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
-from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.lifecycle.workflow import ONCE_MORE_SECONDS, lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.termination.running_nodes import delete, gone, running_node
 
@@ -348,3 +348,28 @@ def test_an_instance_that_shuts_down_is_looked_at_now_and_then_alone(world: Worl
     if is_told:
         world.deliver_event("EC2 Instance State-change Notification", {"instance-id": id, "state": "terminated"})
     assert world.run(1 if is_told else NODE_TICK_SECONDS, until=lambda: gone(world, claim))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("failure", [Throttled("too many"), Unavailable("no answer")])
+def test_an_instance_that_could_not_be_terminated_without_the_table_is_soon(
+    world: World, failure: ApiError, times: int
+) -> None:
+    """The next tick is twenty seconds away, and messages come back after three minutes."""
+    claim = running_node(world)
+    world.run(60)
+    delete(world, claim)
+    fault = Fault("state", "save_call_rate", failure, times=times)
+    usual, failed = world.ports.state.save_call_rate, list[int]()
+
+    def save(*arguments: Any, **options: Any) -> Any:
+        failed.append(world.clock.milliseconds())
+        return usual(*arguments, **options)
+
+    world.state.save_call_rate = save  # type: ignore[method-assign]
+    world.effects.inject(fault)
+    assert world.run(60, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    assert fault.times == 0
+    assert world.clock.milliseconds() - failed[0] <= times * ONCE_MORE_SECONDS * 1000
+    assert not world.failures or times > 1
+    assert world.run(SHUTDOWN_SECONDS + NODE_TICK_SECONDS, until=lambda: gone(world, claim))

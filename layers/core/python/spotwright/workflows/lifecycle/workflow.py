@@ -158,7 +158,9 @@ def _terminate(
         return _postpone(ports.ports, bells)
     except ApiError as failure:
         _log_failure("termination", ", ".join(termination.id for termination in terminations), failure)
-        return {(bell.kind, bell.key): failure for bell in bells}
+        # Where ticks go on, the next one is far.
+        again = [msgspec.structs.replace(bell, epoch=0) for bell in bells if bell.epoch != ONCE_MORE]
+        return _ring_once_more(ports, again, {(bell.kind, bell.key): failure for bell in bells})
     return {}
 
 
