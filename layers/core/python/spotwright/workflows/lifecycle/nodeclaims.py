@@ -5,7 +5,6 @@ pass: launch, registration, initialization, liveness.
 """
 
 import math
-from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
@@ -170,7 +169,7 @@ def _step(
         wait = float("inf")
     if wait is not None and tick:
         ring_next_tick(ports, name, tick, within_seconds=wait, earliest_seconds=earliest)
-    elif wait is not None and _rings_once_more(claim, node, wait, to_terminate):
+    elif wait is not None and _rings_once_more(claim, node, wait):
         # Just after it: a pod whose time is now is deleted when that has passed.
         ring_lifecycle(ports, "claim", [name], delay_seconds=max(0, math.floor(wait)) + 1)
     if starts:
@@ -189,15 +188,13 @@ def _waits_for_doorbell(claim: NodeClaim, failure: ApiError) -> bool:
     return has_ended and isinstance(failure, Throttled | Unavailable)
 
 
-def _rings_once_more(
-    claim: NodeClaim, node: Node | None, wait: float, to_terminate: Collection[InstanceTermination]
-) -> bool:
+def _rings_once_more(claim: NodeClaim, node: Node | None, wait: float) -> bool:
     """Whether a drain that goes on in ``wait`` seconds is rung for, because a node rang: nothing else may until the
     next tick. That an instance terminates is told by EC2.
     """
     if node is None or claim.metadata.deletion_timestamp is None or wait >= NODE_TICK_SECONDS:
         return False
-    return not to_terminate and find_condition(claim.conditions, "InstanceTerminating") is None
+    return find_condition(claim.conditions, "InstanceTerminating") is None
 
 
 def _earliest_tick(ports: LifecyclePorts, claim: NodeClaim, wait: float, now: datetime) -> int:
