@@ -52,7 +52,7 @@ BOUND_WINDOW = BatchWindow(idle_seconds=3.0, max_seconds=POD_EVENT_SECONDS)
 # A drain takes five seconds, however soon its pods have stopped; then the end of a pod rings, at most so often. They
 # are counted from the beginning of the second in which the node was tainted: times of conditions have whole seconds.
 SHORTEST_DRAIN_SECONDS = 5.0
-# By so much the clock of that step may be ahead.
+# By so much the clock of that step may be behind.
 CLOCKS_DIFFER_SECONDS = 0.1
 DRAIN_SECONDS = 3.0
 # How often nodes and pods that move ring for a plan, which alone shows whether CapacityBuffers have their capacity.

@@ -81,6 +81,33 @@ def test_a_node_that_is_registered_at_last_rings_no_more_and_anew_when_it_is_hel
     assert [at - begin for at, _ in scene.sent] == pytest.approx(AGAIN, abs=1)
 
 
+@pytest.mark.parametrize("rung", range(REGISTRATION_RINGS))
+def test_a_node_that_is_registered_and_held_in_the_same_step_rings_as_often_for_that(rung: int) -> None:
+    scene = opened_before_it_was_registered()
+    scene.pass_time(REGISTRATION_SECONDS * rung + 1, step=0.1)
+    assert len(scene.sent) == rung
+    scene.sent.clear()
+    scene.tell(change("Node", "uid-n", registered(HELD)))
+    scene.pass_time(60, step=0.1)
+    assert len(scene.sent) == REGISTRATION_RINGS
+
+
+@pytest.mark.parametrize("becomes", ["as it was", "gone"])
+def test_a_node_that_rings_no_more_is_forgotten(becomes: str) -> None:
+    scene = opened_before_it_was_registered()
+    scene.pass_time(REGISTRATION_SECONDS + 1, step=0.1)
+    assert scene.loop._unready_rings
+    if becomes == "gone":
+        scene.tell(change("Node", "uid-n", None))
+    scene.pass_time(60, step=0.1)
+    assert not scene.loop._unready_rings
+
+
+def test_the_loop_wakes_for_a_node_that_is_still_not_registered() -> None:
+    scene = opened_before_it_was_registered()
+    assert scene.loop.next_at() == scene.now + REGISTRATION_SECONDS
+
+
 @pytest.mark.parametrize("becomes", ["registered", "drained", "gone"])
 def test_a_node_that_opened_before_it_was_registered_does_not_ring_once_it_is_or_nothing_is_to_be_registered(
     becomes: str,
