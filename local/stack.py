@@ -20,7 +20,7 @@ from typing import Any, Self
 import urllib3
 
 from local.aws.strictness import lenient_by_default
-from local.boot.agent import Joining
+from local.boot.agent import NodeWrites
 from local.kubernetes.addons import WEBHOOK_IMAGE, install_addons
 from local.kubernetes.binaries import Binaries, ensure_built
 from local.kubernetes.certificates import KeyIdentifiers
@@ -52,8 +52,8 @@ class ControlFailed(RuntimeError):
 class StackOptions:
     """What a stack is started with. `pod_commands` maps image names to the commands their pods run.
 
-    Delays in seconds: launch to registration, registration to Ready, termination to deletion of the Node. `joining`
-    AT_ONCE: Nodes are made by one write, which comes after both delays.
+    Delays in seconds: launch to registration, registration to Ready, termination to deletion of the Node. `node_writes`
+    AT_ONCE: Nodes are made by one write, which comes after both delays, and not written before they are deleted.
     `lenient` names rules of local/aws/strictness.py that are relaxed.
     `region`: where the account's AWS is.
     `node_grace_seconds`: how long a Node may go without a heartbeat, by default as long as in Kubernetes.
@@ -66,7 +66,7 @@ class StackOptions:
     boot_seconds: float = 3.0
     ready_seconds: float = 2.0
     removal_seconds: float = 5.0
-    joining: Joining = Joining.IN_STEPS
+    node_writes: NodeWrites = NodeWrites.IN_STEPS
     lenient: Sequence[str] = field(default_factory=lenient_by_default)
     node_grace_seconds: int = 50
     key_identifiers: KeyIdentifiers = KeyIdentifiers.INCLUDED
@@ -248,7 +248,7 @@ class Stack:
         delays = [
             text for name, value in zip(names, _delays(self._options), strict=True) for text in (name, str(value))
         ]
-        how = ["--joining", self._options.joining]
+        how = ["--node-writes", self._options.node_writes]
         self._start_part("boot", "local.boot", *where, "--logs", str(self.logs), *delays, *how)
         commands = {
             WEBHOOK_IMAGE: [sys.executable, "-m", "local.pods.admission_webhook"],

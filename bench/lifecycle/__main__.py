@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.lifecycle import karpenter
-from bench.lifecycle.life import Life, further_pods
+from bench.lifecycle.life import Life, Watched, further_pods
 from bench.lifecycle.notices import notice
 from bench.lifecycle.system_node import add_system_node, move_to_system_node
 from bench.scale.figures import Measured, measured_table
 from bench.scale.scene import Scene
 from bench.scale.workloads import interrupted
 from local.aws.strictness import WITHOUT_DELAYS
-from local.boot.agent import Joining
+from local.boot.agent import NodeWrites
 from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.stack import Stack, StackOptions
 
@@ -53,15 +53,15 @@ def main() -> int:
 
 def _figures(options: argparse.Namespace, reference: karpenter.Karpenter | None) -> Iterator[Measured]:
     # Karpenter's provider for kwok makes a Node by one write.
-    yield from _of_spotwright(options, Joining.IN_STEPS if reference is None else Joining.AT_ONCE)
+    yield from _of_spotwright(options, NodeWrites.IN_STEPS if reference is None else NodeWrites.AT_ONCE)
     if reference is not None:
         yield from _of_karpenter(reference, options.nodes, options.rounds)
 
 
-def _of_spotwright(options: argparse.Namespace, joining: Joining) -> Iterator[Measured]:
+def _of_spotwright(options: argparse.Namespace, node_writes: NodeWrites) -> Iterator[Measured]:
     with _directory() as directory:
         _tell("a local stack with Spotwright deployed, about a minute")
-        undelayed = StackOptions(lenient=WITHOUT_DELAYS, joining=joining)
+        undelayed = StackOptions(lenient=WITHOUT_DELAYS, node_writes=node_writes)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
             roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
             deployment = CdkDeployment(stack, node_roles=roles)
@@ -69,8 +69,9 @@ def _of_spotwright(options: argparse.Namespace, joining: Joining) -> Iterator[Me
             scene = Scene(stack, deployment)
             scene.prepare()
             scene.until_quiet()
+            watched = Watched(stack)
             for number in range(options.rounds):
-                yield from _round(options, scene, Life(stack, _name("Spotwright", number), options.nodes))
+                yield from _round(options, scene, Life(watched, _name("Spotwright", number), options.nodes))
 
 
 def _round(options: argparse.Namespace, scene: Scene, life: Life) -> Iterator[Measured]:
@@ -104,8 +105,9 @@ def _of_karpenter(reference: karpenter.Karpenter, nodes: int, rounds: int) -> It
             # Spotwright's forwarder and the rest have a node, too, which stays.
             add_system_node(stack)
             move_to_system_node(stack)
+            watched = Watched(stack)
             for number in range(rounds):
-                life = Life(stack, _name("Karpenter", number), nodes)
+                life = Life(watched, _name("Karpenter", number), nodes)
                 yield from life.up(karpenter.workload(nodes))
                 yield from life.down()
 

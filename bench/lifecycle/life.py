@@ -1,8 +1,9 @@
 """Nodes with a pod each: how soon they come, and how soon they go. Whoever provides them is not known here."""
 
 import json
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 from typing import Any, Final
@@ -11,25 +12,37 @@ from bench.scale.figures import Measured
 from bench.scale.scene import PATIENCE_SECONDS
 from bench.scale.workloads import INTERRUPTED, LABEL, NAMESPACE
 from local.kubernetes.api import KubernetesApi
+from local.kubernetes.informer import Informer
 from local.stack import Stack
 
 LOOK_SECONDS: Final = 0.2
 CLAIMS: Final = "/apis/karpenter.sh/v1/nodeclaims"
 STAGES: Final = ("Launched", "Registered", "Initialized")
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_OF_POOL: Final = f"karpenter.sh/nodepool={INTERRUPTED}"
-_OF_WORKLOADS: Final = f"{LABEL}={INTERRUPTED}"
+_OF_POOL: Final = ("karpenter.sh/nodepool", INTERRUPTED)
+_OF_WORKLOADS: Final = (LABEL, INTERRUPTED)
 
-type Object = dict[str, Any]
+type Object = Mapping[str, Any]
+
+
+class Watched:
+    """NodeClaims and pods of a stack as watches show them: lists of all of them, several times a second, would take a
+    tenth of what the API server can do from whom is measured.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack, self.api = stack, KubernetesApi(stack.kubeconfig)
+        changed = threading.Event()
+        self.claims = Informer(self.api, CLAIMS, changed)
+        self.pods = Informer(self.api, _PODS, changed)
 
 
 class Life:
     """A NodePool and a Deployment of so many pods, each of which needs a node of its own. ``who`` provides them."""
 
-    def __init__(self, stack: Stack, who: str, nodes: int) -> None:
-        self.stack, self.nodes = stack, nodes
-        self.api = KubernetesApi(stack.kubeconfig)
-        self._who = who
+    def __init__(self, watched: Watched, who: str, nodes: int) -> None:
+        self.stack, self.api, self.nodes = watched.stack, watched.api, nodes
+        self._watched, self._who = watched, who
 
     def up(self, workload: str) -> Iterator[Measured]:
         """From the Deployment to the last pod that runs. ``workload``: NodePool and Deployment as YAML or JSON."""
@@ -46,10 +59,10 @@ class Life:
     def down(self) -> Iterator[Measured]:
         """All NodeClaims are deleted at once; nobody makes their pods anew."""
         for kind in ("deployments", "replicasets"):
-            self.stack.kubectl("delete", kind, "-l", _OF_WORKLOADS, "--cascade=orphan")
+            self.stack.kubectl("delete", kind, "-l", "=".join(_OF_WORKLOADS), "--cascade=orphan")
         pods, old = len(self.pods()), {claim["metadata"]["name"] for claim in self.claims()}
         begun = time.time()
-        self.stack.kubectl("delete", "nodeclaims", "-l", _OF_POOL, "--wait=false")
+        self.stack.kubectl("delete", "nodeclaims", "-l", "=".join(_OF_POOL), "--wait=false")
         evicted: list[tuple[float, int]] = []
 
         def are_gone() -> bool:
@@ -77,19 +90,20 @@ class Life:
             time.sleep(LOOK_SECONDS)
 
     def claims(self) -> list[Object]:
-        return self._list(CLAIMS, _OF_POOL)
+        return _selected(self._watched.claims, _OF_POOL)
 
     def pods(self) -> list[Object]:
-        return self._list(_PODS, _OF_WORKLOADS)
+        return _selected(self._watched.pods, _OF_WORKLOADS)
 
     def running(self) -> list[Object]:
         """Pods that run and are not being deleted."""
         staying = (pod for pod in self.pods() if "deletionTimestamp" not in pod["metadata"])
         return [pod for pod in staying if pod["status"].get("phase") == "Running"]
 
-    def _list(self, path: str, selector: str) -> list[Object]:
-        objects: list[Object] = self.api.get(path, labelSelector=selector)["items"]
-        return objects
+
+def _selected(informer: Informer, label: tuple[str, str]) -> list[Object]:
+    key, value = label
+    return [item for item in informer.objects() if item["metadata"].get("labels", {}).get(key) == value]
 
 
 def since(claims: Sequence[Object], stage: str, begun: float) -> list[float]:

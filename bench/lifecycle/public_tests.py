@@ -28,7 +28,7 @@ from bench.lifecycle import karpenter
 from bench.lifecycle.system_node import add_system_node, move_to_system_node
 from bench.scale.workloads import class_and_pool
 from local.aws.strictness import WITHOUT_DELAYS
-from local.boot.agent import Joining
+from local.boot.agent import NodeWrites
 from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.kubernetes.binaries import cache_folder
 from local.kubernetes.control_plane import KUBELET_LABEL
@@ -110,7 +110,7 @@ def _build(suite: str, name: str) -> Tests:
 def _of_spotwright(tests: Tests, cpu: str | None) -> dict[str, str]:
     with _directory() as directory:
         _tell("a local stack with Spotwright deployed, about a minute")
-        options = StackOptions(lenient=WITHOUT_DELAYS, joining=Joining.AT_ONCE)
+        options = StackOptions(lenient=WITHOUT_DELAYS, node_writes=NodeWrites.AT_ONCE)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=options) as stack:
             add_system_node(stack)
             stack.kubectl("apply", "-f", str(tests.definitions / _BUFFERS))

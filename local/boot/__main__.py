@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from local.boot.agent import TRANSIENT_ERRORS, BootAgent, BootDelays, Joining
+from local.boot.agent import TRANSIENT_ERRORS, BootAgent, BootDelays, NodeWrites
 from local.boot.aws_reader import AwsReader, AwsUnavailable
 from local.boot.log import BootLog
 from local.kubernetes.api import KubernetesApi
@@ -24,11 +24,11 @@ def main() -> None:
     parser.add_argument("--boot-seconds", type=float, default=DEFAULTS.boot_seconds)
     parser.add_argument("--ready-seconds", type=float, default=DEFAULTS.ready_seconds)
     parser.add_argument("--removal-seconds", type=float, default=DEFAULTS.removal_seconds)
-    parser.add_argument("--joining", type=Joining, choices=list(Joining), default=Joining.IN_STEPS)
+    parser.add_argument("--node-writes", type=NodeWrites, choices=list(NodeWrites), default=NodeWrites.IN_STEPS)
     arguments = parser.parse_args()
     delays = BootDelays(arguments.boot_seconds, arguments.ready_seconds, arguments.removal_seconds)
     aws = AwsReader(arguments.aws, arguments.cluster, arguments.region)
-    agent = BootAgent(aws, KubernetesApi(arguments.kubeconfig), BootLog(arguments.logs), delays, arguments.joining)
+    agent = BootAgent(aws, KubernetesApi(arguments.kubeconfig), BootLog(arguments.logs), delays, arguments.node_writes)
     while True:
         try:
             agent.reconcile()

@@ -2,6 +2,7 @@
 
 launched -> (delay) -> registered, NotReady -> initialized by the cloud controller -> kubelet Ready;
 shutting down or stopped -> NotReady, no kubelet; terminated -> (delay) -> Node deleted.
+By one write each: launched -> (delays) -> registered, Ready; terminated -> (delay) -> Node deleted.
 Every step is decided from the instance and the Node as they are, so that the agent may be restarted.
 """
 
@@ -45,8 +46,8 @@ class BootDelays:
     removal_seconds: float = 5.0
 
 
-class Joining(enum.StrEnum):
-    """How a Node comes to be: as on EC2, or by one write, as by Karpenter's provider for kwok."""
+class NodeWrites(enum.StrEnum):
+    """How a Node comes and goes: as on EC2, or by one write each, as by Karpenter's provider for kwok."""
 
     IN_STEPS = "in-steps"
     AT_ONCE = "at-once"
@@ -61,13 +62,13 @@ class BootAgent:
         api: KubernetesApi,
         log: BootLog,
         delays: BootDelays,
-        joining: Joining = Joining.IN_STEPS,
+        writes: NodeWrites = NodeWrites.IN_STEPS,
     ) -> None:
         self._aws = aws
         self._api = api
         self._log = log
         self._delays = delays
-        self._joining = joining
+        self._writes = writes
         self._registered_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
         self._up: set[str] = set()
@@ -114,12 +115,12 @@ class BootAgent:
                     self._done.add(instance.id)
 
     def _boot_seconds(self) -> float:
-        at_once = self._joining is Joining.AT_ONCE
+        at_once = self._writes is NodeWrites.AT_ONCE
         return self._delays.boot_seconds + (self._delays.ready_seconds if at_once else 0.0)
 
     def _register(self, joining_node: JoiningNode) -> None:
         node = node_registration(joining_node, timestamp())
-        if self._joining is Joining.AT_ONCE:
+        if self._writes is NodeWrites.AT_ONCE:
             node["metadata"]["labels"] |= {**cloud_labels(joining_node.instance), KUBELET_LABEL: "kwok"}
             node["spec"]["taints"].remove(UNINITIALIZED)
         try:
@@ -131,7 +132,7 @@ class BootAgent:
             if self._node(joining_node.instance) is None:
                 return  # the address of an instance whose Node is not deleted yet: wait for that
         self._registered_at[joining_node.instance.id] = time.monotonic()
-        if self._joining is Joining.AT_ONCE:
+        if self._writes is NodeWrites.AT_ONCE:
             self._up.add(joining_node.instance.id)
         self._log.record_join(joining_node.instance)
 
@@ -165,9 +166,13 @@ class BootAgent:
         return time.monotonic() - since >= self._delays.ready_seconds
 
     def _go_down(self, instance: Instance) -> None:
+        if self._writes is NodeWrites.AT_ONCE and not self._has_ended(instance):
+            return
         node = self._node(instance)
         if node is None:
             self._done.add(instance.id)
+        elif self._writes is NodeWrites.AT_ONCE:
+            self._remove(instance, node)
         elif KUBELET_LABEL in node["metadata"]["labels"]:
             self._api.patch(_path(instance), {"metadata": {"labels": {KUBELET_LABEL: None}}})
             self._log.log(instance, f"{instance.state}: kubelet stops")
@@ -179,13 +184,17 @@ class BootAgent:
                 {"status": {"conditions": [down]}},
                 kind="strategic-merge-patch+json",
             )
-        elif instance.state == "terminated":
+        elif self._has_ended(instance):
             self._remove(instance, node)
 
-    def _remove(self, instance: Instance, node: Mapping[str, Any]) -> None:
+    def _has_ended(self, instance: Instance) -> bool:
+        """Whether it was terminated so long ago that its Node is deleted."""
+        if instance.state != "terminated":
+            return False
         since = self._ended_at.setdefault(instance.id, time.monotonic())
-        if time.monotonic() - since < self._delays.removal_seconds:
-            return
+        return time.monotonic() - since >= self._delays.removal_seconds
+
+    def _remove(self, instance: Instance, node: Mapping[str, Any]) -> None:
         self._api.delete(_path(instance), {"preconditions": {"uid": node["metadata"]["uid"]}})
         self._done.add(instance.id)
         self._log.log(instance, "terminated: Node deleted by the cloud node controller")

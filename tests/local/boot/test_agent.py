@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 
-from local.boot.agent import BootAgent, BootDelays, Joining
+from local.boot.agent import BootAgent, BootDelays, NodeWrites
 from local.boot.log import BootLog
 from tests.local.conftest import BootHarness, numbered_instance, removed_afterwards
 
@@ -50,7 +50,7 @@ def test_an_instance_becomes_a_node_step_by_step_and_runs_pods(boots: BootHarnes
 def test_a_node_that_joins_at_once_has_what_the_cloud_controller_adds(boots: BootHarness) -> None:
     instance = numbered_instance(12)
     delays = BootDelays(0.0, 0.0, 1.0)
-    boots.agent = BootAgent(boots.aws, boots.api, BootLog(boots.logs), delays, Joining.AT_ONCE)
+    boots.agent = BootAgent(boots.aws, boots.api, BootLog(boots.logs), delays, NodeWrites.AT_ONCE)
     boots.aws.put(instance)
     with removed_afterwards(boots, instance):
         boots.agent.reconcile()
@@ -61,6 +61,14 @@ def test_a_node_that_joins_at_once_has_what_the_cloud_controller_adds(boots: Boo
             taint["key"] for taint in node["spec"]["taints"]
         }
         boots.wait_until(lambda: boots.ready(instance) == "True")
+        joined = boots.node(instance)
+        boots.aws.put(replace(instance, state="terminated"))
+        boots.agent.reconcile()
+        after = boots.node(instance)
+        assert joined is not None
+        assert after is not None
+        assert after["metadata"]["labels"] == joined["metadata"]["labels"], "it is not written while its node may go"
+        boots.wait_until(lambda: boots.node(instance) is None)
 
 
 def test_a_refused_instance_has_no_node_and_the_reason_is_written_down(boots: BootHarness) -> None:
