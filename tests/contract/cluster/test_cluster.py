@@ -77,7 +77,6 @@ def test_what_does_not_exist_is_none(world: World) -> None:
     assert world.port.nodepool("nobody") is None
     assert world.port.pod("default", "nobody") is None
     assert world.port.nodeclaims_of_instances(["i-0000000000000beef"]) == ()
-    assert world.port.volume_attachments("nobody") == ()
     assert world.port.attached_volume("nothing") is None
 
 
@@ -109,8 +108,11 @@ def test_attached_volumes_are_found_by_what_the_node_states(world: World) -> Non
     node, volume = f"holding-{next(NUMBERS)}", f"pv-{next(NUMBERS)}"
     world.add_node(node)
     world.attach_volume(node, volume)
-    (attachment,) = world.port.volume_attachments(node)
+    read = world.port.node(node)
+    assert read is not None
+    (attachment,) = read.volume_attachments
     assert world.port.attached_volume(attachment) == volume
+    assert world.port.set_taints(read, read.taints, metadata={"labels": {"a": "b"}}).volume_attachments == (attachment,)
 
 
 def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:

@@ -12,7 +12,7 @@ from spotwright.lifecycle.retry import NODE_TICK_SECONDS, TERMINATION_TICKS, TIC
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import parse_time
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -162,7 +162,7 @@ def on_write(world: World, act: Callable[[Node, int], None]) -> None:
     """When taints of a Node are written, others ``act`` before; they are given the number of the write."""
     usual, writes = world.cluster.set_taints, list[int]()
 
-    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
         writes.append(len(writes) + 1)
         act(node, writes[-1])
         return usual(node, taints, **more)

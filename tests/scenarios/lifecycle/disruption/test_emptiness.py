@@ -14,7 +14,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.consolidation_timer import pods_digest
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference, find_condition
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.simulation import builders
@@ -476,7 +476,7 @@ def refusing_taints(world: World, refused: str) -> None:
     """An admission webhook refuses every change of this node's taints."""
     usual = world.cluster.set_taints
 
-    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
         if node.name == refused:
             raise Denied("an admission webhook denied the request", code="Forbidden")
         return usual(node, taints, **more)

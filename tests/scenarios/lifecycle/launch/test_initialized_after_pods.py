@@ -10,7 +10,7 @@ from spotwright.errors import Unavailable
 from spotwright.lifecycle.retry import NODE_TICK_SECONDS
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
@@ -134,7 +134,7 @@ def test_a_node_that_is_not_ready_any_more_when_it_is_adopted_is_not_labeled_ini
     world.cluster.update("nodes", joined.name, taints=(Taint("theirs", "NoSchedule"), *joined.taints))
     usual = world.cluster.set_taints
 
-    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
         world.cluster.set_taints = usual  # type: ignore[method-assign]
         unready = world.kubelets._ready(up=False)
         world.cluster.update("nodes", joined.name, conditions=(unready,), taints=joined.taints)
@@ -160,7 +160,7 @@ def test_whether_pods_come_first_is_decided_by_the_node_as_it_is_adopted(world: 
     world.cluster.update("nodes", joined.name, taints=before)
     usual = world.cluster.set_taints
 
-    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
         world.cluster.set_taints = usual  # type: ignore[method-assign]
         world.cluster.update("nodes", joined.name, taints=after)
         return usual(node, taints, **more)
@@ -183,7 +183,7 @@ def test_a_node_that_another_step_adopted_meanwhile_and_did_not_go_on_with_is_in
     (joined,) = world.cluster.nodes()
     usual = world.cluster.set_taints
 
-    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
         world.cluster.set_taints = usual  # type: ignore[method-assign]
         usual(joined, left, metadata={"labels": {labels.REGISTERED: "true"} | given})
         return usual(node, taints, **more)
@@ -256,7 +256,7 @@ def test_a_node_that_joins_ready_and_no_pod_waits_for_is_initialized_at_once(wor
     written: list[tuple[bool, bool]] = []
     usual = world.cluster.set_taints
 
-    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
         after = usual(node, taints, **more)
         written.extend([(after.is_registered, after.is_initialized)] if node.name != old.name else [])
         return after

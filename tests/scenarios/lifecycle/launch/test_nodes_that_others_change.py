@@ -10,7 +10,7 @@ from spotwright.errors import Conflict
 from spotwright.model import labels
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import OwnerReference
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -28,7 +28,7 @@ POD = builders.pod("inflate", cpu_millicores=1800)
 def test_what_others_add_to_a_node_while_it_is_registered_stays(world: World, change: dict[str, Any]) -> None:
     usual = world.cluster.set_taints
 
-    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> Node:
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
         world.cluster.set_taints = usual  # type: ignore[method-assign]
         world.cluster.put(
             "nodes", msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, **change))

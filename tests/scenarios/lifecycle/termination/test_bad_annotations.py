@@ -8,6 +8,7 @@ import pytest
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import step_doorbells
@@ -64,14 +65,14 @@ def test_an_unforeseen_error_of_one_claim_does_not_keep_the_others(world: World)
     claims = annotated_and_deleted(world, "example.com/note", "x")
     world.settle()
     world.clock.advance(3)
-    usual, broken = world.cluster.volume_attachments, claims[0].node_name
+    usual, broken = world.cluster.pods, claims[0].node_name
 
-    def volume_attachments(node: str) -> tuple[str, ...]:
+    def pods(*, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         if node == broken:
             raise ValueError("a defect")
-        return usual(node)
+        return usual(node=node, pending=pending, limit=limit)
 
-    world.cluster.volume_attachments = volume_attachments  # type: ignore[method-assign]
+    world.cluster.pods = pods  # type: ignore[method-assign]
     bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in claims]
     again = msgspec.structs.replace(bells[0], epoch=3)
     failures = step_doorbells(world.ports, [*bells, again], now=world.clock.now())

@@ -14,10 +14,14 @@ def test_a_node_that_lost_its_taint_meanwhile_is_not_drained(world: World) -> No
     """Another step took it for one without a command: nothing but the label would be written, which is no conflict."""
     world.deploy(builders.pod("inflate"), 1)
     assert world.run(90, until=lambda: bool(world.running_pods()))
-    (node,) = world.cluster.nodes()
+    (listed,) = world.cluster.nodes()
+    node = world.cluster.node(listed.name)
+    assert node is not None
     tainted = cordon(world, node)
     uncordon(world, tainted)
     excluded = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
     with pytest.raises(Conflict, match="has lost the taint"):
         cordon(world, tainted, metadata=excluded)
-    assert DISRUPTED_TAINT in cordon(world, world.cluster.nodes()[0], metadata=excluded).taints
+    current = world.cluster.node(listed.name)
+    assert current is not None
+    assert DISRUPTED_TAINT in cordon(world, current, metadata=excluded).taints

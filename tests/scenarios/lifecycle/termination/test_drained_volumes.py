@@ -125,3 +125,28 @@ def test_a_volume_is_waited_for_until_a_deadline_that_comes_after_the_last_tick_
     world.run(900 + 30)
     assert world.ec2.live_instances()
     assert world.run(10, until=lambda: not world.ec2.live_instances())
+
+
+def test_volumes_of_a_node_that_is_found_among_those_that_join_are_waited_for(world: World) -> None:
+    """It has not registered, and has another name than expected: lists do not say which volumes a node has."""
+    claim = running_node(world)
+    world.run(60)
+    node = world.cluster.find("nodes", claim.node_name)
+    joining = {key: value for key, value in node.metadata.labels.items() if key != labels.REGISTERED}
+    world.cluster.put("nodes", msgspec.structs.replace(node, metadata=relabeled(node.metadata, joining)))
+    conditions = tuple(condition for condition in claim.conditions if condition.type != "Registered")
+    world.cluster.update(
+        "nodeclaims", claim.name, node_name="", conditions=conditions, annotations={labels.EXPECTED_NODE: "another"}
+    )
+    delete(world, claim)
+    world.run(2)
+    assert world.cluster.find("nodes", node.name).taints
+    world.cluster.attachments[node.name] = ("pv-1",)
+    world.run(60)
+    assert world.ec2.live_instances()
+    world.cluster.attachments.clear()
+    assert world.run(60, until=lambda: gone(world, claim))
+
+
+def relabeled(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
+    return msgspec.structs.replace(metadata, labels=labels)

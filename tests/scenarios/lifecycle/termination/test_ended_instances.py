@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.errors import ApiError, OutOfTime, Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -150,7 +150,7 @@ def test_rows_that_another_invocation_changed_keep_no_other_row(world: World) ->
     row = world.state.notices_of([instance_id(claims[0].provider_id)])[0]
     usual, changed = world.cluster.set_taints, list[str]()
 
-    def change(*arguments: Any, **options: Any) -> Node:
+    def change(*arguments: Any, **options: Any) -> NodeWithVolumes:
         if not changed:
             changed.append(row.instance_id)
             world.state.save(row)

@@ -17,7 +17,7 @@ from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
@@ -85,6 +85,8 @@ class FakeCluster:
 
     def put(self, kind: str, obj: Any) -> Any:
         """Create or replace an object; identity and creation time are filled in."""
+        if isinstance(obj, NodeWithVolumes):
+            obj = Node(**_fields_of(obj))
         metadata: ObjectMeta = obj.metadata
         metadata = msgspec.structs.replace(
             metadata,
@@ -161,9 +163,10 @@ class FakeCluster:
         nodes: tuple[Node, ...] = self.all("nodes")
         return tuple(node for node in nodes if labels.REGISTERED not in node.metadata.labels)
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> NodeWithVolumes | None:
         self._effects.before_read("cluster", "node")
-        return self._objects["nodes"].get(name)
+        node: Node | None = self._objects["nodes"].get(name)
+        return None if node is None else self._read_alone(node)
 
     def nodepools(self) -> tuple[NodePool, ...]:
         return self.all("nodepools")
@@ -210,13 +213,6 @@ class FakeCluster:
 
     def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
         return self.all("capacitybuffers")
-
-    def volume_attachments(self, node: str) -> tuple[str, ...]:
-        self._effects.before_read("cluster", "volume_attachments")
-        detaching = self.detaching
-        return tuple(
-            attachment_name(node, volume) for volume in self.attachments.get(node, ()) if volume not in detaching
-        )
 
     def attached_volume(self, attachment: str) -> str | None:
         self._effects.before_read("cluster", "attached_volume")
@@ -309,7 +305,7 @@ class FakeCluster:
 
     def set_taints(
         self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
-    ) -> Node:
+    ) -> NodeWithVolumes:
         with self._effects.record("cluster", "set_taints", node.name):
             current: Node = self._current("nodes", node.metadata, versioned=False)
             try:
@@ -322,7 +318,7 @@ class FakeCluster:
                 if current.metadata.resource_version == node.metadata.resource_version:
                     raise
                 raise Conflict(f"nodes {node.name} has changed: {refused}", code="Conflict") from refused
-            return self._store_patched("nodes", after)
+            return self._read_alone(self._store_patched("nodes", after))
 
     def delete(
         self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None, as_read: bool = False
@@ -379,6 +375,11 @@ class FakeCluster:
                 self.events.append(RecordedEvent(now, kind, metadata.name, event.type, event.reason, event.message))
 
     # Inside
+
+    def _read_alone(self, node: Node) -> NodeWithVolumes:
+        detaching, volumes = self.detaching, self.attachments.get(node.name, ())
+        names = tuple(attachment_name(node.name, volume) for volume in volumes if volume not in detaching)
+        return NodeWithVolumes(**_fields_of(node), volume_attachments=names)
 
     def _store(self, kind: str, obj: Any) -> Any:
         about = msgspec.structs.replace(obj.metadata, resource_version=str(next(self._versions)))
@@ -439,3 +440,8 @@ def _share(size: str | int, total: int) -> int:
     """A count, or a percentage of ``total`` rounded up."""
     text = str(size)
     return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(text)
+
+
+def _fields_of(node: Node) -> dict[str, Any]:
+    """Those of a Node that is listed."""
+    return {field: getattr(node, field) for field in Node.__struct_fields__}

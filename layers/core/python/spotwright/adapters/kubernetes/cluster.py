@@ -6,6 +6,8 @@ from itertools import batched
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from spotwright.adapters.kubernetes import node_patch, nominations
 from spotwright.adapters.kubernetes.codecs.capacity_buffer import decode_capacity_buffer
 from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder, object_decoder
@@ -38,7 +40,7 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage
@@ -97,9 +99,9 @@ class KubernetesCluster:
     def joining_nodes(self) -> tuple[Node, ...]:
         return tuple(self._api.items(_PATHS["nodes"], node_decoder(), {"labelSelector": _JOINING}))
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> NodeWithVolumes | None:
         document = self._get(_PATHS["nodes"], name)
-        return None if document is None else decode_node(document)
+        return None if document is None else _decode_node(document)
 
     def nodepools(self) -> tuple[NodePool, ...]:
         return self._list(_PATHS["nodepools"], decode_nodepool, "NodePool")
@@ -150,10 +152,6 @@ class KubernetesCluster:
         except NotFound:
             return ()
         return tuple(decode_capacity_buffer(document, lookup) for document in documents)
-
-    def volume_attachments(self, node: str) -> tuple[str, ...]:
-        document = self._get(_PATHS["nodes"], node) or {}
-        return attachment_names(node, (document.get("status") or {}).get("volumesAttached") or ())
 
     def attached_volume(self, attachment: str) -> str | None:
         document = self._get("/apis/storage.k8s.io/v1/volumeattachments", attachment)
@@ -224,7 +222,7 @@ class KubernetesCluster:
 
     def set_taints(
         self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
-    ) -> Node:
+    ) -> NodeWithVolumes:
         changes = [
             node_patch.precondition(node),
             *node_patch.taints(node, taints),
@@ -232,7 +230,7 @@ class KubernetesCluster:
         ]
         path = _path("nodes", node.metadata)
         try:
-            return decode_node(self._api.call("PATCH", path, body=changes, content_type=JSON_PATCH))
+            return _decode_node(self._api.call("PATCH", path, body=changes, content_type=JSON_PATCH))
         except InvalidRequest as refused:
             # A taint, an owner or a finalizer is not what it was.
             current = self.node(node.name)
@@ -312,6 +310,11 @@ class KubernetesCluster:
 
     def _patch(self, path: str, body: JsonObject) -> JsonObject:
         return self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+
+def _decode_node(document: JsonObject) -> NodeWithVolumes:
+    node, attached = decode_node(document), (document.get("status") or {}).get("volumesAttached") or ()
+    return NodeWithVolumes(**msgspec.structs.asdict(node), volume_attachments=attachment_names(node.name, attached))
 
 
 def _pods_in_protobuf() -> ListDecoder[Pod]:

@@ -59,6 +59,16 @@ class Node(msgspec.Struct, frozen=True):
         return self.metadata.labels.get(labels.ZONE, "")
 
 
+class NodeWithVolumes(Node, frozen=True):
+    """A Node that was read or written alone: with the names of the VolumeAttachments of its ``status.volumesAttached``,
+    which lists and snapshots leave out.
+
+    A volume is taken out of there when it begins to detach; its VolumeAttachment exists until it is detached.
+    """
+
+    volume_attachments: tuple[str, ...] = ()
+
+
 def is_ephemeral(taint: Taint) -> bool:
     """Whether a taint is removed while a node starts, so that the node counts as without it."""
     return taint.key.startswith(labels.READINESS_PREFIX) or (taint.key, taint.effect) in {

@@ -17,7 +17,7 @@ from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_context, log_line
 from spotwright.telemetry.rows import Event
@@ -234,7 +234,9 @@ def delete_claim_and_say_why(ports: LifecyclePorts, claim: NodeClaim, cause: Del
     delete_claim(ports, claim, cause)
 
 
-def cordon(ports: LifecyclePorts, node: Node, *, metadata: Mapping[str, Any] = MappingProxyType({})) -> Node:
+def cordon(
+    ports: LifecyclePorts, node: NodeWithVolumes, *, metadata: Mapping[str, Any] = MappingProxyType({})
+) -> NodeWithVolumes:
     """The node with the disrupted taint, so that it takes no further pods; ``metadata`` is merged in the same write."""
     is_tainted = DISRUPTED_TAINT in node.taints
     if is_tainted and not metadata:
@@ -255,8 +257,8 @@ def uncordon(ports: LifecyclePorts, node: Node) -> None:
 
 
 def nodes_of(
-    ports: LifecyclePorts, claim: NodeClaim, *, now: datetime | None = None, seen: Node | None = None
-) -> tuple[Node, ...]:
+    ports: LifecyclePorts, claim: NodeClaim, *, now: datetime | None = None, seen: NodeWithVolumes | None = None
+) -> tuple[NodeWithVolumes, ...]:
     """Nodes with the claim's provider id, by name; no list of all nodes is read for it.
 
     A node that has not registered is expected under the private DNS name of its instance. Where it has another name,
@@ -271,7 +273,8 @@ def nodes_of(
     names = {name, *other_nodes(claim)} - {"", seen.name if seen is not None else ""}
     nodes = [node for node in (seen, *map(ports.cluster.node, sorted(names))) if node is not None]
     if not claim.node_name and not nodes and joins_late(claim, now):
-        nodes += ports.cluster.joining_nodes()
+        joining = [node.name for node in ports.cluster.joining_nodes() if node.provider_id == claim.provider_id]
+        nodes += [node for node in map(ports.cluster.node, joining) if node is not None]
     of_claim = {
         node.name: node for node in nodes if node.provider_id == claim.provider_id and not is_anothers(claim, node)
     }

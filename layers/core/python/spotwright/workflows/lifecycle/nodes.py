@@ -8,7 +8,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.repair_policies import unhealthy_condition
 from spotwright.model.kubernetes.meta import find_condition
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
 from spotwright.model.snapshot import NODE_REPAIR
 from spotwright.telemetry import events
 from spotwright.workflows.lifecycle.actions import (
@@ -101,7 +101,9 @@ def claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
     return [claim for claim in ports.cluster.nodeclaims() if claim.provider_id == node.provider_id]
 
 
-def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[InstanceTermination], now: datetime) -> None:
+def _step_unclaimed(
+    ports: LifecyclePorts, node: NodeWithVolumes, to_terminate: list[InstanceTermination], now: datetime
+) -> None:
     """A Node with Spotwright's finalizer whose claim is gone: drained while its instance runs, if it is being deleted.
 
     Source: Karpenter v1.14 ``pkg/controllers/node/termination``, which goes on without a NodeClaim as well.

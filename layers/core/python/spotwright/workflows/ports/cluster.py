@@ -11,7 +11,7 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage
@@ -40,7 +40,7 @@ class ClusterPort(Protocol):
         """Nodes without the label karpenter.sh/registered, except those that EKS or its node groups run."""
         ...
 
-    def node(self, name: str) -> Node | None: ...
+    def node(self, name: str) -> NodeWithVolumes | None: ...
     def nodepools(self) -> tuple[NodePool, ...]: ...
     def nodepool(self, name: str) -> NodePool | None: ...
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]: ...
@@ -60,13 +60,6 @@ class ClusterPort(Protocol):
 
     def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
         """With what they refer to. Empty, too, where the definition, which is not ours, is not installed."""
-        ...
-
-    def volume_attachments(self, node: str) -> tuple[str, ...]:
-        """The names of the VolumeAttachments of the volumes in the ``status.volumesAttached`` of a node.
-
-        A volume is taken out of there when it begins to detach; its VolumeAttachment exists until it is detached.
-        """
         ...
 
     def attached_volume(self, attachment: str) -> str | None:
@@ -134,7 +127,7 @@ class ClusterPort(Protocol):
 
     def set_taints(
         self, node: Node, taints: Sequence[Taint], *, metadata: Mapping[str, Any] = MappingProxyType({})
-    ) -> Node:
+    ) -> NodeWithVolumes:
         """Change spec.taints from those that were read to ``taints``, and merge ``metadata`` as ``patch_metadata``
         does; the node as it is afterwards.
 

@@ -15,7 +15,7 @@ from spotwright.lifecycle.registration import (
 )
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.workflows.lifecycle.actions import (
     joins_late,
@@ -37,7 +37,7 @@ TAINT_ATTEMPTS: Final = 3
 class SeenNode(msgspec.Struct, frozen=True):
     """A Node whose doorbell rang, and all claims with its provider id, as they were read a moment ago."""
 
-    node: Node
+    node: NodeWithVolumes
     claims: tuple[NodeClaim, ...]
 
 

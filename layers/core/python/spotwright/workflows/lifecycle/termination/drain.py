@@ -15,7 +15,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import Condition, find_condition, format_time
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
 from spotwright.scheduling.inputs.provisionable import is_follower
@@ -54,7 +54,11 @@ class Emptying(msgspec.Struct, frozen=True):
 
 
 def empty_nodes(
-    ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node], deadline: datetime | None, now: datetime
+    ports: LifecyclePorts,
+    claim: NodeClaim | None,
+    nodes: Iterable[NodeWithVolumes],
+    deadline: datetime | None,
+    now: datetime,
 ) -> Emptying:
     """Cordon, drain and wait for volumes. ``nodes``: all Nodes of the claim, of which there is one, usually; or the one
     of no claim.
@@ -79,7 +83,7 @@ def _is_empty(claim: NodeClaim) -> bool:
     return claim.is_condition_true("Drained") and find_condition(claim.conditions, "InstanceTerminating") is not None
 
 
-def _cordon(ports: LifecyclePorts, node: Node) -> Node:
+def _cordon(ports: LifecyclePorts, node: NodeWithVolumes) -> NodeWithVolumes:
     """The node without further pods and without traffic of load balancers."""
     if labels.EXCLUDE_FROM_LOAD_BALANCERS in node.metadata.labels:
         return cordon(ports, node)
@@ -94,7 +98,11 @@ def _write(
 
 
 def _drain_nodes(
-    ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node], deadline: datetime | None, now: datetime
+    ports: LifecyclePorts,
+    claim: NodeClaim | None,
+    nodes: Iterable[NodeWithVolumes],
+    deadline: datetime | None,
+    now: datetime,
 ) -> tuple[NodeClaim | None, float | None]:
     """The planner is rung for before the condition says since when the node drains: a step that is cut off between the
     two rings again.
@@ -203,14 +211,14 @@ def _planning_wait(drained: Condition | None, now: datetime) -> float:
 
 
 def _record_attachments(
-    ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[Node]
+    ports: LifecyclePorts, claim: NodeClaim | None, nodes: Iterable[NodeWithVolumes]
 ) -> tuple[NodeClaim | None, frozenset[str]]:
     """The claim, if there is one, with the names of its nodes' VolumeAttachments, of all that there were since the
     drain began; and these names.
 
     A node's status shows a volume only until it begins to detach, and VolumeAttachments cannot be selected by node.
     """
-    attachments = frozenset(name for node in nodes for name in ports.cluster.volume_attachments(node.name))
+    attachments = frozenset(name for node in nodes for name in node.volume_attachments)
     if claim is None:
         return claim, attachments
     recorded = frozenset(filter(None, claim.metadata.annotations.get(labels.VOLUME_ATTACHMENTS, "").split(",")))
@@ -320,7 +328,7 @@ def _tolerates_another_node(ports: LifecyclePorts, node: Node, pod: Pod) -> bool
 def _await_volumes(
     ports: LifecyclePorts,
     claim: NodeClaim | None,
-    nodes: Collection[Node],
+    nodes: Collection[NodeWithVolumes],
     attachments: Collection[str],
     deadline: datetime | None,
     now: datetime,
@@ -341,7 +349,7 @@ def _await_volumes(
 
 
 def _awaited_volumes(
-    ports: LifecyclePorts, nodes: Iterable[Node], attachments: Collection[str], now: datetime
+    ports: LifecyclePorts, nodes: Iterable[NodeWithVolumes], attachments: Collection[str], now: datetime
 ) -> frozenset[str]:
     """PersistentVolumes attached to the nodes, except those of pods that are not evicted.
 

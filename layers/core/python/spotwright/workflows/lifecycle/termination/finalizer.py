@@ -20,7 +20,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition, format_time, parse_time
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
 from spotwright.model.quoting import quote
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -51,7 +51,7 @@ def finalize(
     now: datetime,
     to_terminate: list[InstanceTermination],
     *,
-    seen: Node | None = None,
+    seen: NodeWithVolumes | None = None,
     shown: Instance | None = None,
 ) -> float | None:
     """One step of the termination. Seconds until the next step, inf = what is waited for rings, None = the claim is
