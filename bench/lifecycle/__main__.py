@@ -69,9 +69,9 @@ def _of_spotwright(options: argparse.Namespace, node_writes: NodeWrites) -> Iter
             scene = Scene(stack, deployment)
             scene.prepare()
             scene.until_quiet()
-            watched = Watched(stack)
-            for number in range(options.rounds):
-                yield from _round(options, scene, Life(watched, _name("Spotwright", number), options.nodes))
+            with Watched(stack) as watched:
+                for number in range(options.rounds):
+                    yield from _round(options, scene, Life(watched, _name("Spotwright", number), options.nodes))
 
 
 def _round(options: argparse.Namespace, scene: Scene, life: Life) -> Iterator[Measured]:
@@ -105,11 +105,11 @@ def _of_karpenter(reference: karpenter.Karpenter, nodes: int, rounds: int) -> It
             # Spotwright's forwarder and the rest have a node, too, which stays.
             add_system_node(stack)
             move_to_system_node(stack)
-            watched = Watched(stack)
-            for number in range(rounds):
-                life = Life(watched, _name("Karpenter", number), nodes)
-                yield from life.up(karpenter.workload(nodes))
-                yield from life.down()
+            with Watched(stack) as watched:
+                for number in range(rounds):
+                    life = Life(watched, _name("Karpenter", number), nodes)
+                    yield from life.up(karpenter.workload(nodes))
+                    yield from life.down()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from bench.scale.figures import Measured
 from bench.scale.scene import PATIENCE_SECONDS
@@ -35,6 +35,14 @@ class Watched:
         changed = threading.Event()
         self.claims = Informer(self.api, CLAIMS, changed)
         self.pods = Informer(self.api, _PODS, changed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Before the stack ends: they would go on asking for it."""
+        self.claims.close()
+        self.pods.close()
 
 
 class Life:
