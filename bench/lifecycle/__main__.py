@@ -16,6 +16,7 @@ from pathlib import Path
 from bench.lifecycle import karpenter
 from bench.lifecycle.life import Life, Watched, further_pods
 from bench.lifecycle.notices import notice
+from bench.lifecycle.processors import Processors
 from bench.lifecycle.system_node import add_system_node, move_to_system_node
 from bench.scale.figures import Measured, measured_table
 from bench.scale.scene import Scene
@@ -71,7 +72,8 @@ def _of_spotwright(options: argparse.Namespace, node_writes: NodeWrites) -> Iter
             scene.until_quiet()
             with Watched(stack) as watched:
                 for number in range(options.rounds):
-                    yield from _round(options, scene, Life(watched, _name("Spotwright", number), options.nodes))
+                    life = Life(watched, Processors(stack.pids()), _name("Spotwright", number), options.nodes)
+                    yield from _round(options, scene, life)
 
 
 def _round(options: argparse.Namespace, scene: Scene, life: Life) -> Iterator[Measured]:
@@ -101,13 +103,16 @@ def _of_karpenter(reference: karpenter.Karpenter, nodes: int, rounds: int) -> It
     with _directory() as directory:
         _tell("a local control plane with Karpenter")
         options = StackOptions()
-        with Stack.start(directory, options=options) as stack, karpenter.running(reference, stack, options):
+        with (
+            Stack.start(directory, options=options) as stack,
+            karpenter.running(reference, stack, options) as controller,
+        ):
             # Spotwright's forwarder and the rest have a node, too, which stays.
             add_system_node(stack)
             move_to_system_node(stack)
             with Watched(stack) as watched:
                 for number in range(rounds):
-                    life = Life(watched, _name("Karpenter", number), nodes)
+                    life = Life(watched, Processors(stack.pids(), [controller]), _name("Karpenter", number), nodes)
                     yield from life.up(karpenter.workload(nodes))
                     yield from life.down()
 

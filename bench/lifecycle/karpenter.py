@@ -47,8 +47,9 @@ def build(report: Callable[[str], None]) -> Karpenter:
 
 
 @contextmanager
-def running(karpenter: Karpenter, stack: Stack, options: StackOptions, *, feature_gates: str = "") -> Iterator[None]:
-    """The controller runs, with the CustomResourceDefinitions and a class whose nodes boot as long as the stack's.
+def running(karpenter: Karpenter, stack: Stack, options: StackOptions, *, feature_gates: str = "") -> Iterator[int]:
+    """The controller runs, with the CustomResourceDefinitions and a class whose nodes boot as long as the stack's; the
+    id of its process.
 
     `feature_gates` as in Karpenter's setting FEATURE_GATES; empty: its defaults.
     """
@@ -71,8 +72,7 @@ def running(karpenter: Karpenter, stack: Stack, options: StackOptions, *, featur
         if feature_gates:
             environment["FEATURE_GATES"] = feature_gates
         with Processes(stack.logs) as processes:
-            processes.start("karpenter", [str(karpenter.binary)], environment=environment)
-            yield
+            yield processes.start("karpenter", [str(karpenter.binary)], environment=environment).pid
     finally:
         ports.close()
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any, Final, Self
 
+from bench.lifecycle.processors import Processors
 from bench.scale.figures import Measured
 from bench.scale.scene import PATIENCE_SECONDS
 from bench.scale.workloads import INTERRUPTED, LABEL, NAMESPACE
@@ -48,16 +49,17 @@ class Watched:
 class Life:
     """A NodePool and a Deployment of so many pods, each of which needs a node of its own. ``who`` provides them."""
 
-    def __init__(self, watched: Watched, who: str, nodes: int) -> None:
+    def __init__(self, watched: Watched, processors: Processors, who: str, nodes: int) -> None:
         self.stack, self.api, self.nodes = watched.stack, watched.api, nodes
-        self._watched, self._who = watched, who
+        self._watched, self._processors, self._who = watched, processors, who
 
     def up(self, workload: str) -> Iterator[Measured]:
         """From the Deployment to the last pod that runs. ``workload``: NodePool and Deployment as YAML or JSON."""
-        begun = time.time()
+        begun, used = time.time(), self._processors.used()
         self.apply(workload)
         self.until(lambda: len(self.running()) == self.nodes, f"{self.nodes} pods on nodes of their own")
         yield self.measured("up: seconds until all pods are Running", time.time() - begun)
+        yield from self._processor_seconds("up", used)
         self.until(lambda: len(since(self.claims(), "Initialized", begun)) == self.nodes, "all nodes Initialized")
         for stage in STAGES:
             seconds = since(self.claims(), stage, begun)
@@ -69,7 +71,7 @@ class Life:
         for kind in ("deployments", "replicasets"):
             self.stack.kubectl("delete", kind, "-l", "=".join(_OF_WORKLOADS), "--cascade=orphan")
         pods, old = len(self.pods()), {claim["metadata"]["name"] for claim in self.claims()}
-        begun = time.time()
+        begun, used = time.time(), self._processors.used()
         self.stack.kubectl("delete", "nodeclaims", "-l", "=".join(_OF_POOL), "--wait=false")
         evicted: list[tuple[float, int]] = []
 
@@ -81,7 +83,12 @@ class Life:
 
         self.until(are_gone, "all NodeClaims to be gone")
         yield self.measured("down: seconds until all NodeClaims are gone", time.time() - begun)
+        yield from self._processor_seconds("down", used)
         yield self.measured("down: evictions per second", per_second(evicted))
+
+    def _processor_seconds(self, phase: str, before: Mapping[str, float]) -> Iterator[Measured]:
+        for who, seconds in self._processors.used().items():
+            yield self.measured(f"{phase}: processor seconds of {who}", seconds - before[who])
 
     def measured(self, what: str, figure: float, goal: float | None = None) -> Measured:
         return Measured(f"{self._who}: {what}", figure, goal)

@@ -1,6 +1,5 @@
 """What the forwarder uses while pods change: memory, share of a processor, requests at the API server."""
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import Final
 
 from bench.scale.figures import Measured
 from bench.scale.objects import pod_path
+from bench.scale.processes import processor_seconds
 from bench.scale.scene import Scene
 
 CHANGES_PER_SECOND: Final = 50
@@ -34,12 +34,6 @@ def forwarder_figures(scene: Scene, pods: int) -> Iterator[Measured]:
     yield Measured("forwarder: requests a minute, begun watches among them", requests, _REQUESTS_GOAL)
     yield Measured("forwarder: resident MB", memory_megabytes(pid, "VmRSS"), _MEGABYTES_GOAL)
     yield Measured("forwarder: resident MB at most since its start", memory_megabytes(pid, "VmHWM"), _MEGABYTES_GOAL)
-
-
-def processor_seconds(pid: int) -> float:
-    """What a process has used, in user and in system mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_megabytes(pid: int, field: str) -> float:

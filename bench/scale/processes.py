@@ -1,4 +1,4 @@
-"""Processes of the stack that are held while a figure is taken, and those that get one processor. Linux alone."""
+"""Processes of the stack: which are held while a figure is taken or get one processor, what they use. Linux alone."""
 
 import os
 import signal
@@ -55,3 +55,14 @@ def _parent(pid: int) -> int:
         # The name of the program, in parentheses, may have spaces.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
+
+
+def processor_seconds(pid: int, *, of_ended_children: bool = False) -> float:
+    """What a process has used, in user and in system mode, or what those used that it started and that have ended; 0
+    where it has ended itself.
+    """
+    with suppress(FileNotFoundError, ProcessLookupError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        user, system = fields[13:15] if of_ended_children else fields[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return 0.0

@@ -1,12 +1,16 @@
 """What the benchmark of nodes' lives makes of what it saw."""
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
 
 from bench.lifecycle import karpenter
 from bench.lifecycle.life import LOOK_SECONDS, further_pods, per_second, since
+from bench.lifecycle.processors import AWS, CONTROL_PLANE, NODES, PROVISIONER, Processors
 from bench.scale.workloads import interrupted
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
@@ -53,3 +57,27 @@ def test_karpenters_pool_asks_for_what_its_provider_for_kwok_has() -> None:
     assert deployment == json.loads(interrupted(5))["items"][1]
     assert pool["spec"]["template"]["spec"]["nodeClassRef"]["kind"] == "KWOKNodeClass"
     assert "karpenter.k8s.aws" not in json.dumps(pool)
+
+
+def test_what_a_function_used_is_not_what_the_local_aws_used_and_counts_after_its_end() -> None:
+    processors = Processors({"aws": os.getpid()})
+    before = processors.used()
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as function:
+        assert function.stdout is not None
+        function.stdout.readline()
+        running = processors.used()
+        function.communicate("\n")
+    after = processors.used()
+    assert running[PROVISIONER] - before[PROVISIONER] >= 0.25
+    assert after[PROVISIONER] >= running[PROVISIONER]
+    assert (after[CONTROL_PLANE], after[NODES]) == (0, 0)
+    assert after[AWS] >= before[AWS] > 0
+
+
+def test_karpenters_controller_counts_beside_the_parts_of_the_stack() -> None:
+    used = Processors({"kube-apiserver": os.getpid(), "kwok": 0}, [os.getpid()]).used()
+    assert used[CONTROL_PLANE] == pytest.approx(used[PROVISIONER], abs=0.05)
+    assert used[CONTROL_PLANE] > 0

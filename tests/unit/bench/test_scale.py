@@ -12,7 +12,6 @@ import pytest
 
 from bench.scale.__main__ import size
 from bench.scale.busy_forwarder import memory_megabytes
-from bench.scale.busy_forwarder import processor_seconds as process_processor_seconds
 from bench.scale.call_log import CallLog, asked_at
 from bench.scale.figures import (
     FROM_LISTS,
@@ -30,6 +29,7 @@ from bench.scale.meter import ApiServerLoad, api_server_load, peak_megabytes, pr
 from bench.scale.notices import planned
 from bench.scale.objects import NAMESPACES, new_node, new_pod
 from bench.scale.processes import children, held, hold_to_one_processor, release_processors
+from bench.scale.processes import processor_seconds as process_processor_seconds
 from bench.scale.workloads import PODS_PER_NODE, burst_pod, burst_pool, interrupted
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool_strict
 from spotwright.adapters.kubernetes.codecs.pod import decode_pod
