@@ -134,3 +134,62 @@ def test_what_is_planned_again_is_what_there_is_time_for(monkeypatch: pytest.Mon
     assert len(units) == confirmation.ROUNDS + 1
     assert units == sorted(units, reverse=True)
     assert len(set(units)) == len(units)
+
+
+def test_nodes_that_are_as_they_are_shown_are_planned_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second plan takes as much time as the first, while EC2 takes nodes back."""
+    world = fresh_world()
+    world.deploy(builders.pod("fills", cpu_millicores=1800), 1)
+    assert world.run(240, until=lambda: len(world.running_pods()) == 1)
+    world.cluster.put("pods", builders.pod("web", cpu_millicores=10, unschedulable=True))
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    plans, usual = list[Plan](), decide
+
+    def decide_and_note(snapshot: Snapshot, catalog: Catalog) -> Plan:
+        plans.append(usual(snapshot, catalog))
+        return plans[-1]
+
+    monkeypatch.setattr(confirmation, "decide", decide_and_note)
+    catalog = world.ports.catalogs.read(true.catalog_key)
+    snapshot, plan = decide_on_read_nodes(true, catalog, world.ports, {"default/web"})
+    assert [node.pods for node in plan.existing_nodes] == [("default/web",)]
+    assert len(plans) == 1
+    assert snapshot is true
+
+
+def test_nodes_of_a_stored_snapshot_are_all_of_one_type() -> None:
+    """A Node that was read by name says nothing there that a list does not say."""
+    world = fresh_world()
+    world.deploy(builders.pod("fills", cpu_millicores=1800), 1)
+    assert world.run(240, until=lambda: len(world.running_pods()) == 1)
+    world.cluster.put("pods", builders.pod("web", cpu_millicores=10, unschedulable=True))
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    lie = msgspec.structs.replace(true, pods=tuple(pod for pod in true.pods if not pod.node_name))
+    catalog = world.ports.catalogs.read(true.catalog_key)
+    snapshot, _ = decide_on_read_nodes(lie, catalog, world.ports, {"default/web"})
+    assert snapshot.pods == true.pods
+    assert b"volume_attachments" not in msgspec.json.encode(snapshot)
+    assert msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot) == snapshot
+
+
+def test_the_last_round_may_find_a_node_that_is_as_it_is_shown() -> None:
+    """All other nodes are not; a list would show the same."""
+    world, number = fresh_world(), confirmation.ROUNDS
+    world.deploy(builders.pod("fills", cpu_millicores=1800), number)
+    assert world.run(240, until=lambda: len(world.running_pods()) == number)
+    world.cluster.put("pods", builders.pod("late", cpu_millicores=1500, unschedulable=True))
+    true = gather_live(world.ports, world.state.cluster(), now=world.clock.now())
+    hidden = msgspec.structs.replace(true, pods=tuple(pod for pod in true.pods if not pod.node_name))
+    catalog, shown, tried = world.ports.catalogs.read(true.catalog_key), true.pods, list[str]()
+    while len(tried) < number:
+        name = decide(hidden, catalog).existing_nodes[0].name
+        tried.append(name)
+        there = tuple(pod for pod in shown if pod.node_name == name)
+        hidden = msgspec.structs.replace(hidden, pods=(*hidden.pods, *there))
+    last = tried[-1]
+    for pod in world.running_pods():
+        if pod.node_name == last:
+            world.cluster.delete("pods", pod.metadata, grace_seconds=0)
+    lie = msgspec.structs.replace(true, pods=tuple(pod for pod in true.pods if not pod.node_name))
+    _, plan = decide_on_read_nodes(lie, catalog, world.ports, {"default/late"})
+    assert [(node.name, node.pods) for node in plan.existing_nodes] == [(last, ("default/late",))]
