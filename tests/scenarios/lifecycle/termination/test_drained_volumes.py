@@ -1,13 +1,18 @@
 """The volumes of a node that is drained: waited for until they are detached, or until the deadline."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import pytest
 
 from spotwright.lifecycle import retry
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
-from spotwright.model.kubernetes.taints import Toleration
+from spotwright.model.kubernetes.node import Node, NodeWithVolumes
+from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
@@ -150,3 +155,23 @@ def test_volumes_of_a_node_that_is_found_among_those_that_join_are_waited_for(wo
 
 def relabeled(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
     return msgspec.structs.replace(metadata, labels=labels)
+
+
+def test_a_volume_that_begins_to_detach_after_the_first_step_is_waited_for(world: World) -> None:
+    """What the cordon's write answers is all that says of it."""
+    claim = running_node(world)
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    usual = world.cluster.set_taints
+
+    def set_taints(node: Node, taints: Sequence[Taint], **more: Any) -> NodeWithVolumes:
+        after = usual(node, taints, **more)
+        if DISRUPTED_TAINT in after.taints:
+            world.cluster.detaching.add("pv-1")
+        return after
+
+    world.cluster.set_taints = set_taints  # type: ignore[method-assign]
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+    world.cluster.attachments.clear()
+    assert world.run(60, until=lambda: gone(world, claim))
