@@ -13,6 +13,7 @@ from spotwright.errors import Conflict
 from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBufferStatus
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node
 from spotwright.telemetry import events
 from spotwright.workflows.ports.cluster import ClusterPort
 from tests.contract.cluster.claims import claim
@@ -74,6 +75,7 @@ def test_a_claim_is_created_once(world: World) -> None:
 def test_what_does_not_exist_is_none(world: World) -> None:
     assert world.port.nodeclaim("nobody") is None
     assert world.port.node("nobody") is None
+    assert world.port.node_with_volumes("nobody") is None
     assert world.port.nodepool("nobody") is None
     assert world.port.pod("default", "nobody") is None
     assert world.port.nodeclaims_of_instances(["i-0000000000000beef"]) == ()
@@ -108,8 +110,10 @@ def test_attached_volumes_are_found_by_what_the_node_states(world: World) -> Non
     node, volume = f"holding-{next(NUMBERS)}", f"pv-{next(NUMBERS)}"
     world.add_node(node)
     world.attach_volume(node, volume)
-    read = world.port.node(node)
+    read = world.port.node_with_volumes(node)
     assert read is not None
+    # Plans compare a Node that was read with one that was listed, and store it.
+    assert type(world.port.node(node)) is Node
     (attachment,) = read.volume_attachments
     assert world.port.attached_volume(attachment) == volume
     assert world.port.set_taints(read, read.taints, metadata={"labels": {"a": "b"}}).volume_attachments == (attachment,)

@@ -15,13 +15,13 @@ def test_a_node_that_lost_its_taint_meanwhile_is_not_drained(world: World) -> No
     world.deploy(builders.pod("inflate"), 1)
     assert world.run(90, until=lambda: bool(world.running_pods()))
     (listed,) = world.cluster.nodes()
-    node = world.cluster.node(listed.name)
+    node = world.cluster.node_with_volumes(listed.name)
     assert node is not None
     tainted = cordon(world, node)
     uncordon(world, tainted)
     excluded = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
     with pytest.raises(Conflict, match="has lost the taint"):
         cordon(world, tainted, metadata=excluded)
-    current = world.cluster.node(listed.name)
+    current = world.cluster.node_with_volumes(listed.name)
     assert current is not None
     assert DISRUPTED_TAINT in cordon(world, current, metadata=excluded).taints

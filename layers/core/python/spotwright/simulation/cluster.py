@@ -163,10 +163,13 @@ class FakeCluster:
         nodes: tuple[Node, ...] = self.all("nodes")
         return tuple(node for node in nodes if labels.REGISTERED not in node.metadata.labels)
 
-    def node(self, name: str) -> NodeWithVolumes | None:
+    def node(self, name: str) -> Node | None:
         self._effects.before_read("cluster", "node")
-        node: Node | None = self._objects["nodes"].get(name)
-        return None if node is None else self._read_alone(node)
+        return self._objects["nodes"].get(name)
+
+    def node_with_volumes(self, name: str) -> NodeWithVolumes | None:
+        node = self.node(name)
+        return None if node is None else self._with_volumes(node)
 
     def nodepools(self) -> tuple[NodePool, ...]:
         return self.all("nodepools")
@@ -318,7 +321,7 @@ class FakeCluster:
                 if current.metadata.resource_version == node.metadata.resource_version:
                     raise
                 raise Conflict(f"nodes {node.name} has changed: {refused}", code="Conflict") from refused
-            return self._read_alone(self._store_patched("nodes", after))
+            return self._with_volumes(self._store_patched("nodes", after))
 
     def delete(
         self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None, as_read: bool = False
@@ -376,7 +379,7 @@ class FakeCluster:
 
     # Inside
 
-    def _read_alone(self, node: Node) -> NodeWithVolumes:
+    def _with_volumes(self, node: Node) -> NodeWithVolumes:
         detaching, volumes = self.detaching, self.attachments.get(node.name, ())
         names = tuple(attachment_name(node.name, volume) for volume in volumes if volume not in detaching)
         return NodeWithVolumes(**_fields_of(node), volume_attachments=names)

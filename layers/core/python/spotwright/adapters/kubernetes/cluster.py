@@ -99,9 +99,13 @@ class KubernetesCluster:
     def joining_nodes(self) -> tuple[Node, ...]:
         return tuple(self._api.items(_PATHS["nodes"], node_decoder(), {"labelSelector": _JOINING}))
 
-    def node(self, name: str) -> NodeWithVolumes | None:
+    def node(self, name: str) -> Node | None:
         document = self._get(_PATHS["nodes"], name)
-        return None if document is None else _decode_node(document)
+        return None if document is None else decode_node(document)
+
+    def node_with_volumes(self, name: str) -> NodeWithVolumes | None:
+        document = self._get(_PATHS["nodes"], name)
+        return None if document is None else _decode_with_volumes(document)
 
     def nodepools(self) -> tuple[NodePool, ...]:
         return self._list(_PATHS["nodepools"], decode_nodepool, "NodePool")
@@ -230,7 +234,7 @@ class KubernetesCluster:
         ]
         path = _path("nodes", node.metadata)
         try:
-            return _decode_node(self._api.call("PATCH", path, body=changes, content_type=JSON_PATCH))
+            return _decode_with_volumes(self._api.call("PATCH", path, body=changes, content_type=JSON_PATCH))
         except InvalidRequest as refused:
             # A taint, an owner or a finalizer is not what it was.
             current = self.node(node.name)
@@ -312,7 +316,7 @@ class KubernetesCluster:
         return self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
 
 
-def _decode_node(document: JsonObject) -> NodeWithVolumes:
+def _decode_with_volumes(document: JsonObject) -> NodeWithVolumes:
     node, attached = decode_node(document), (document.get("status") or {}).get("volumesAttached") or ()
     return NodeWithVolumes(**msgspec.structs.asdict(node), volume_attachments=attachment_names(node.name, attached))
 

@@ -60,8 +60,8 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class NodeWithVolumes(Node, frozen=True):
-    """A Node that was read or written alone: with the names of the VolumeAttachments of its ``status.volumesAttached``,
-    which lists and snapshots leave out.
+    """A Node as a step reads it that may drain it: with the names of the VolumeAttachments of its
+    ``status.volumesAttached``. It equals no Node without them, and is no part of a snapshot.
 
     A volume is taken out of there when it begins to detach; its VolumeAttachment exists until it is detached.
     """

@@ -271,10 +271,10 @@ def nodes_of(
     name = expected_node(claim)
     # What rang was read a moment ago.
     names = {name, *other_nodes(claim)} - {"", seen.name if seen is not None else ""}
-    nodes = [node for node in (seen, *map(ports.cluster.node, sorted(names))) if node is not None]
+    nodes = [node for node in (seen, *map(ports.cluster.node_with_volumes, sorted(names))) if node is not None]
     if not claim.node_name and not nodes and joins_late(claim, now):
         joining = [node.name for node in ports.cluster.joining_nodes() if node.provider_id == claim.provider_id]
-        nodes += [node for node in map(ports.cluster.node, joining) if node is not None]
+        nodes += [node for node in map(ports.cluster.node_with_volumes, joining) if node is not None]
     of_claim = {
         node.name: node for node in nodes if node.provider_id == claim.provider_id and not is_anothers(claim, node)
     }

@@ -37,7 +37,7 @@ SILENT: Final = timedelta(seconds=60)
 
 def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime) -> None:
     """A node changed: its claim takes a step, which deletes the claim of a Node that is being deleted."""
-    node = ports.cluster.node(name)
+    node = ports.cluster.node_with_volumes(name)
     if node is None or not node.provider_id:
         return
     claims = claims_of_node(ports, node)
