@@ -8,7 +8,7 @@ from bench.scale.processes import children, processor_seconds
 CONTROL_PLANE: Final = "the control plane"
 PROVISIONER: Final = "functions and forwarder, or Karpenter"
 AWS: Final = "the local AWS"
-NODES: Final = "what plays nodes"
+NODES: Final = "the simulated nodes"
 _PARTS: Final = {"aws": AWS, "kwok": NODES, "boot": NODES, "pods": NODES}
 
 
@@ -20,7 +20,7 @@ class Processors:
 
     def used(self) -> dict[str, float]:
         """Seconds since the start of the stack, by who used them. Functions are processes of the local AWS, the
-        forwarder is one of what plays nodes; those that have ended count.
+        forwarder is one of the pods' runner; those that have ended count.
         """
         seconds = dict.fromkeys((CONTROL_PLANE, PROVISIONER, AWS, NODES), 0.0)
         for name, pid in self._pids.items():
