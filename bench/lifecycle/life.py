@@ -27,8 +27,8 @@ type Object = Mapping[str, Any]
 
 
 class Watched:
-    """NodeClaims and pods of a stack as watches show them: lists of all of them, several times a second, would slow down
-    what is measured.
+    """NodeClaims and pods of a stack as watches show them: lists of all of them, several times a second, would slow
+    down what is measured.
     """
 
     def __init__(self, stack: Stack) -> None:

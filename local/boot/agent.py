@@ -2,8 +2,8 @@
 
 launched -> (delay) -> registered, NotReady -> initialized by the cloud controller -> kubelet Ready;
 shutting down or stopped -> NotReady, no kubelet; terminated -> (delay) -> Node deleted.
-By one write each: launched -> (delays) -> registered, Ready; terminated -> (delay) -> Node deleted; nothing between them,
-also where the instance shuts down or is stopped.
+By one write each: launched -> (delays) -> registered, Ready; terminated -> (delay) -> Node deleted;
+nothing between them, also where the instance shuts down or is stopped.
 Every step is decided from the instance and the Node as they are, so that the agent may be restarted.
 """
 
