@@ -109,6 +109,10 @@ class ClusterClients:
     def cluster(self) -> KubernetesCluster:
         return KubernetesCluster(self._name, _transport(self.facts, self.role_arn))
 
+    @property
+    def events(self) -> KubernetesCluster:
+        return self.cluster
+
     @_made_once
     def other_provisioners(self) -> OtherProvisioners:
         is_looked_for = PROVISIONER not in self._cluster_environment.skip_checks

@@ -7,6 +7,8 @@ from spotwright.errors import ApiError
 
 # Calls that do nothing instead of raising.
 _NEVER_RAISES: Final = frozenset({"record_event"})
+# Ports that are a part of another one.
+_SAME_AS: Final = {"events": "cluster"}
 
 
 class FailingPort:
@@ -35,5 +37,5 @@ class PortsWithOutages:
         self._ports, self._outages = ports, outages
 
     def __getattr__(self, name: str) -> Any:
-        port, failure = getattr(self._ports, name), self._outages.get(name)
+        port, failure = getattr(self._ports, name), self._outages.get(_SAME_AS.get(name, name))
         return port if failure is None else FailingPort(port, failure)

@@ -62,6 +62,7 @@ class World:
         self.clock = Clock()
         self.effects = Effects(self.clock)
         self.cluster = FakeCluster(cluster, self.clock, self.effects)
+        self.events = self.cluster
         self.cluster_state = FakeClusterState(self.cluster, self.clock, self.effects)
         self.other_provisioners = FakeOtherProvisioners(self.cluster)
         self.ec2 = FakeEc2(cluster, self.clock, self.effects)

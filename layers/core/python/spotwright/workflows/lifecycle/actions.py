@@ -200,8 +200,9 @@ def update_conditions(
 def record_events(
     ports: LifecyclePorts, kind: str, about: ObjectMeta, events: Iterable[Event], *, now: datetime
 ) -> None:
+    """Of what is done."""
     for event in events:
-        ports.cluster.record_event(kind, about, event, now=now)
+        ports.events.record_event(kind, about, event, now=now)
 
 
 def report_duplicate_claims(

@@ -15,13 +15,13 @@ from spotwright.errors import Conflict
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows.lifecycle.actions import ring_lifecycle
-from spotwright.workflows.lifecycle.gathered_doorbells import gathering
+from spotwright.workflows.lifecycle.gathering import gathering
 from spotwright.workflows.lifecycle.interruption_facts import Facts, ends_with_claim
 from spotwright.workflows.lifecycle.interruption_writes import trying_again
 from spotwright.workflows.lifecycle.nodeclaims import step_claim
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import NoticeRow
+from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 from spotwright.workflows.rows_together import write_rows
 
 
@@ -42,7 +42,8 @@ def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, n
         with trying_again(ports, (row.instance_id,), row.instance_id):
             if row.ended:
                 _step(shared, row, claim, facts, now)
-            return msgspec.structs.replace(row, claim=claim.name, phase="done", due=0)
+            # What EC2 said before is no news any more, though it may come now.
+            return msgspec.structs.replace(row, claim=claim.name, phase="done", created=epoch_ms(now), due=0)
         return None
 
     def save(row: NoticeRow) -> None:
@@ -54,6 +55,7 @@ def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, n
     with trying_again(ports, names, ", ".join(names)):
         shared.doorbells.send()
         write_rows(ports.state.save_together, save, ended)
+    shared.events.write()
 
 
 def _step(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> None:

@@ -5,21 +5,11 @@ be a call. What somebody waits for is not held back: launches, decisions, notice
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
 from spotwright.errors import ApiError
-from spotwright.model.ec2.fleet import ClusterFacts
-from spotwright.model.snapshot import Settings
-from spotwright.workflows.lifecycle.shared_reads import reading_once
-from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.cluster import ClusterPort
-from spotwright.workflows.ports.cluster_state import ClusterStatePort
 from spotwright.workflows.ports.doorbells import Doorbell, DoorbellPort
-from spotwright.workflows.ports.ec2 import Ec2Port
-from spotwright.workflows.ports.provisioners import OtherProvisionerPort
-from spotwright.workflows.ports.state import BlobPort, InstanceCatalogPort, StatePort
 
 URGENT_QUEUES: Final = frozenset({"notices", "provision"})
 URGENT_KINDS: Final = frozenset({"launch", "decision"})
@@ -52,49 +42,3 @@ class GatheredDoorbells:
         self._waiting.clear()
         if failures:
             raise failures[0]
-
-
-@dataclass(frozen=True)
-class GatheringPorts:
-    """See LifecyclePorts. ``ports``, but for their doorbells, and for what is read once (``reading_once``)."""
-
-    ports: LifecyclePorts
-    doorbells: GatheredDoorbells
-    state: StatePort
-
-    @property
-    def cluster(self) -> ClusterPort:
-        return self.ports.cluster
-
-    @property
-    def cluster_state(self) -> ClusterStatePort:
-        return self.ports.cluster_state
-
-    @property
-    def ec2(self) -> Ec2Port:
-        return self.ports.ec2
-
-    @property
-    def other_provisioners(self) -> OtherProvisionerPort:
-        return self.ports.other_provisioners
-
-    @property
-    def blobs(self) -> BlobPort:
-        return self.ports.blobs
-
-    @property
-    def catalogs(self) -> InstanceCatalogPort:
-        return self.ports.catalogs
-
-    @property
-    def settings(self) -> Settings:
-        return self.ports.settings
-
-    @property
-    def facts(self) -> ClusterFacts:
-        return self.ports.facts
-
-
-def gathering(ports: LifecyclePorts) -> GatheringPorts:
-    """For one invocation."""
-    return GatheringPorts(ports, GatheredDoorbells(ports.doorbells), reading_once(ports.state))

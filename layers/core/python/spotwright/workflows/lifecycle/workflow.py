@@ -16,7 +16,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, repairs
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle
-from spotwright.workflows.lifecycle.gathered_doorbells import GatheringPorts, gathering
+from spotwright.workflows.lifecycle.gathering import GatheringPorts, gathering
 from spotwright.workflows.lifecycle.joining import nominations
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
@@ -79,7 +79,7 @@ def step_doorbells(
     wait for the API server and for EC2. Notices and launches come before anything else: no instance is bought later
     because another one is. A doorbell for which there is no time is rung again, and so is, once, one whose step may
     succeed soon and is waited for. One that fails does not keep the others: the answer is which failed, and why.
-    Doorbells for further steps are sent together at the end.
+    Doorbells for further steps are sent together at the end, and then Events are recorded.
     """
     rung = tuple(bells)
     shared = gathering(ports)
@@ -103,6 +103,7 @@ def step_doorbells(
         stepped = [bell for outcome in outcomes for bell in outcome.bells if bell.kind != "notice" and bell not in late]
         _log_failure("doorbells", ", ".join(bell.key for bell in stepped), failure)
         failures = {(bell.kind, bell.key): failure for bell in stepped} | failures
+    shared.events.write()
     # In the order in which they failed; doorbells of an object that differ in their number fail together.
     return {bell: failure for key, failure in failures.items() for bell in rung if (bell.kind, bell.key) == key}
 

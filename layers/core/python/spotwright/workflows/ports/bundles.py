@@ -12,7 +12,7 @@ from spotwright.workflows.ports.catalog import (
     SelectorPort,
     ZonalShiftPort,
 )
-from spotwright.workflows.ports.cluster import ClusterPort
+from spotwright.workflows.ports.cluster import ClusterPort, EventPort
 from spotwright.workflows.ports.cluster_state import ClusterStatePort
 from spotwright.workflows.ports.doorbells import DoorbellPort
 from spotwright.workflows.ports.ec2 import DryRunPort, Ec2Port, LaunchTemplatePort
@@ -73,6 +73,11 @@ class LifecyclePorts(Protocol):
 
     @property
     def cluster(self) -> ClusterPort: ...
+    @property
+    def events(self) -> EventPort:
+        """For Events of what is done, which may be recorded later; ``cluster`` records them at once."""
+        ...
+
     @property
     def cluster_state(self) -> ClusterStatePort: ...
     @property

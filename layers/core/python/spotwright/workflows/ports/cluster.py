@@ -18,7 +18,18 @@ from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage
 from spotwright.telemetry.rows import Event
 
 
-class ClusterPort(Protocol):
+class EventPort(Protocol):
+    """Events of the cluster's objects."""
+
+    def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
+        """Record an Event with a name derived from object, reason and message. Never raises.
+
+        A repeat bumps its count; within the row's ``repeat_after`` of the last one it is not recorded.
+        """
+        ...
+
+
+class ClusterPort(EventPort, Protocol):
     """One cluster's Kubernetes API. Lists are complete (paginated to the end) or raise; absence from a list is no
     evidence. Patches are server-side merges; ``uid``/``resource_version`` arguments are preconditions (Conflict)."""
 
@@ -166,11 +177,4 @@ class ClusterPort(Protocol):
 
     def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
         """Clear status.nominatedNodeName of those of ``pods`` (key → uid) that wait and at which ``node`` stands."""
-        ...
-
-    def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
-        """Record an Event with a name derived from object, reason and message. Never raises.
-
-        A repeat bumps its count; within the row's ``repeat_after`` of the last one it is not recorded.
-        """
         ...

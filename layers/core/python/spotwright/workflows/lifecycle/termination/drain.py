@@ -242,7 +242,7 @@ def _delete_forcefully(
         metadata, seconds = pod.metadata, forced_delete.grace_seconds
         ports.cluster.delete("pods", metadata, grace_seconds=seconds)
         event = events.DISRUPTED(deadline=format_time(deadline), seconds=seconds)
-        ports.cluster.record_event("pods", metadata, event, now=now)
+        ports.events.record_event("pods", metadata, event, now=now)
         if seconds + LATE_SECONDS < forced_delete.pod.termination_grace_period_seconds:
             _say_too_late(ports, claim, forced_delete, deadline, now)
 
@@ -262,7 +262,7 @@ def _say_too_late(
     log_line(log, log_lines.POD_STOPPED_EARLY, pod=pod.key, node=pod.node_name, needed_seconds=needed, seconds=seconds)
     if claim is not None:
         event = events.POD_STOPPED_EARLY(pod=pod.key, needed=needed, seconds=seconds, deadline=format_time(deadline))
-        ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
+        ports.events.record_event("nodeclaims", claim.metadata, event, now=now)
 
 
 def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> float:
@@ -281,16 +281,16 @@ def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: dr
             # The same budgets select it: another refusal tells nothing, and costs the API server a request.
             return
         if evict_pod(ports, pod, known, now=now) or _delete_follower(ports, node, pod, cause):
-            ports.cluster.record_event("pods", pod.metadata, events.EVICTED(reason=cause), now=now)
+            ports.events.record_event("pods", pod.metadata, events.EVICTED(reason=cause), now=now)
         else:
             refused_labels.add(selected_by)
             refused = events.FAILED_DRAINING(reason=f"evicting pod {pod.key} violates a PDB")
-            ports.cluster.record_event("nodes", node.metadata, refused, now=now)
+            ports.events.record_event("nodes", node.metadata, refused, now=now)
 
     for_each("pod", drain.evict, evict)
     if refused_labels or not drain.evict:
         waiting = events.FAILED_DRAINING(reason=f"{len(drain.waiting)} pods are waiting to be evicted")
-        ports.cluster.record_event("nodes", node.metadata, waiting, now=now)
+        ports.events.record_event("nodes", node.metadata, waiting, now=now)
     return TICK_SECONDS if refused_labels else math.inf
 
 
@@ -343,7 +343,7 @@ def _await_volumes(
         return (false_condition("VolumesDetached", "TerminationGracePeriodElapsed"),), None
     awaiting = events.AWAITING_VOLUME_DETACHMENT(volumes=", ".join(sorted(attached)))
     for node in nodes:
-        ports.cluster.record_event("nodes", node.metadata, awaiting, now=now)
+        ports.events.record_event("nodes", node.metadata, awaiting, now=now)
     wait = _await(ports, claim, deadline, now) if deadline else TICK_SECONDS
     return (unknown_condition("VolumesDetached", awaiting.reason, awaiting.message),), wait
 

@@ -126,14 +126,14 @@ def _with_deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tu
         return claim, time
     if stated:
         ignored = events.INVALID_TERMINATION_TIMESTAMP(annotation=labels.TERMINATION_TIMESTAMP, value=quote(stated))
-        ports.cluster.record_event("nodeclaims", claim.metadata, ignored, now=now)
+        ports.events.record_event("nodeclaims", claim.metadata, ignored, now=now)
     if claim.termination_grace_period_seconds is None or claim.metadata.deletion_timestamp is None:
         return claim, None
     deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
     text = format_time(deadline)
     claim = ports.cluster.patch_nodeclaim(claim, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
     expiring = events.TERMINATION_GRACE_PERIOD_EXPIRING(deadline=text)
-    ports.cluster.record_event("nodeclaims", claim.metadata, expiring, now=now)
+    ports.events.record_event("nodeclaims", claim.metadata, expiring, now=now)
     return claim, deadline
 
 
@@ -226,7 +226,7 @@ def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
     if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
         reservation = claim.metadata.labels.get(labels.RESERVATION_ID, "")
         offering_health_store.record_reservation_use(ports.state, reservation, -1, now_ms=epoch_ms(now))
-    ports.cluster.record_event("nodeclaims", claim.metadata, events.FINALIZED(finalizer=labels.FINALIZER), now=now)
+    ports.events.record_event("nodeclaims", claim.metadata, events.FINALIZED(finalizer=labels.FINALIZER), now=now)
     log_line(log, log_lines.DELETED_NODECLAIM, nodeclaim=claim.name, provider_id=claim.provider_id)
     if find_condition(claim.conditions, "DisruptionReason") is not None:
         request_disruption(ports)

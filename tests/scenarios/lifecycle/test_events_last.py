@@ -1,0 +1,116 @@
+"""Steps do their work first: the Events of an invocation are recorded when all of it is done."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.lifecycle.drain import MINIMUM_DRAIN, PLANNING_PERIOD
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import step_doorbells
+from spotwright.workflows.ports.doorbells import Doorbell
+
+NODES = 3
+PODS = 2 * NODES
+
+
+def deleted(world: World) -> list[Doorbell]:
+    """Doorbells of NodeClaims that were deleted, of whose nodes each has two pods, which may be evicted now."""
+    world.deploy(builders.pod("inflate", cpu_millicores=900), PODS)
+    assert world.run(60, until=lambda: len(world.running_pods()) == PODS)
+    world.forget_deployments()
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in world.claims()]
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    world.clock.advance(PLANNING_PERIOD.total_seconds())
+    return bells
+
+
+def drained(world: World) -> list[Doorbell]:
+    """The same, when the pods have stopped and the drains are over."""
+    bells = deleted(world)
+    for pod in world.running_pods():
+        world.cluster.remove("pods", pod.key)
+    world.clock.advance(MINIMUM_DRAIN.total_seconds())
+    return bells
+
+
+def terminated(world: World) -> list[Doorbell]:
+    """Doorbells of what EC2 says of the instances of such claims: that they are terminated."""
+    assert step_doorbells(world.ports, drained(world), now=world.clock.now()) == {}
+    while any(instance.state != "terminated" for instance in world.ec2.all_instances()):
+        world.pass_second()
+    world.doorbells.messages.clear()
+    for claim in world.claims():
+        detail = {"instance-id": instance_id(claim.provider_id), "state": "terminated"}
+        world.deliver_event("EC2 Instance State-change Notification", detail)
+    return list(world.doorbells.receive("notices"))
+
+
+class Recorded:
+    """From its making on: the Events, and how many changes others had been made by then."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._log, self._before = world.effects.log, len(world.effects.log)
+        self.reasons: list[str] = []
+        self.changes_before: list[list[str]] = []
+        usual = world.cluster.record_event
+
+        def record(kind: str, metadata: Any, event: Any, *, now: Any) -> None:
+            self.reasons.append(event.reason)
+            self.changes_before.append(self.changes())
+            usual(kind, metadata, event, now=now)
+
+        monkeypatch.setattr(world.cluster, "record_event", record)
+
+    def changes(self) -> list[str]:
+        return [effect.action for effect in self._log[self._before :]]
+
+    def are_last(self) -> bool:
+        return all(changes == self.changes() for changes in self.changes_before)
+
+
+@pytest.mark.parametrize(
+    ("rung", "changes", "reasons"),
+    [
+        (deleted, ["evict"] * PODS, ["Evicted"] * PODS),
+        (drained, ["terminate", *["write_nodeclaim_status"] * NODES], ["InstanceTerminating"] * NODES),
+        (terminated, ["delete"] * NODES, ["Finalized"] * NODES),
+    ],
+    ids=["no pod waits", "no instance waits", "no claim waits"],
+)
+def test_events_are_recorded_last(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    rung: Callable[[World], Iterable[Doorbell]],
+    changes: list[str],
+    reasons: list[str],
+) -> None:
+    bells = rung(world)
+    recorded = Recorded(world, monkeypatch)
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    assert [change for change in recorded.changes() if change in changes] == changes
+    assert [reason for reason in recorded.reasons if reason in reasons] == reasons
+    assert recorded.are_last()
+
+
+def test_events_are_recorded_though_doorbells_cannot_be_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    bells = deleted(world)
+    recorded = Recorded(world, monkeypatch)
+    world.effects.inject(Fault("doorbells", "ring", Unavailable("no queue"), times=10))
+    assert step_doorbells(world.ports, [*bells, Doorbell(world.cluster.name, "nodepools", "")], now=world.clock.now())
+    assert recorded.reasons.count("Evicted") == PODS
+
+
+@pytest.mark.side_by_side
+def test_events_of_steps_side_by_side_are_all_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    bells = deleted(world)
+    recorded = Recorded(world, monkeypatch)
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    assert recorded.reasons.count("Evicted") == PODS
+    assert recorded.are_last()
