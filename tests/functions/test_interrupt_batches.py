@@ -57,14 +57,14 @@ def ended(world: World) -> set[str]:
     return {row.instance_id for row in world.state.notices() if row.ended}
 
 
-def test_instances_that_end_cost_one_write_as_they_begin_and_three_calls_when_they_have(
+def test_instances_that_end_cost_a_read_and_a_write_as_they_begin_and_when_they_have(
     world: World, calls: list[str]
 ) -> None:
     assert receive(world, of("shutting-down", TEN)) == []
-    assert calls == ["create_together"]
+    assert calls == ["notices_of", "save_together"]
     calls.clear()
     assert receive(world, of("terminated", TEN)) == []
-    assert calls == ["create_together", "notices_of", "save_together"]
+    assert calls == ["notices_of", "save_together"]
     assert ended(world) == set(TEN)
     assert {row.version for row in world.state.notices()} == {1}
 
@@ -73,7 +73,7 @@ def test_new_rows_and_those_that_are_there_are_one_write(world: World, calls: li
     receive(world, of("shutting-down", TEN[:4]))
     calls.clear()
     assert receive(world, of("terminated", TEN)) == []
-    assert calls == ["create_together", "notices_of", "save_together"]
+    assert calls == ["notices_of", "save_together"]
     assert ended(world) == set(TEN)
     assert [row_of(world, instance).version for instance in TEN] == [1] * 4 + [0] * 6
 
@@ -82,7 +82,7 @@ def test_rows_of_which_nothing_is_news_are_not_written(world: World, calls: list
     receive(world, of("terminated", TEN))
     calls.clear()
     assert receive(world, of("terminated", TEN)) == []
-    assert calls == ["create_together", "notices_of"]
+    assert calls == ["notices_of"]
     assert receive(world, [*of("terminated", TEN[:5]), envelope(SPOT, **{"instance-id": "i-03"})]) == []
     assert {row.instance_id: row.warning for row in world.state.notices() if row.version} == {
         "i-03": "spot_interrupted"
@@ -93,7 +93,10 @@ def test_a_single_row_is_written_alone(world: World, calls: list[str]) -> None:
     receive(world, of("shutting-down", TEN[:1]))
     calls.clear()
     assert receive(world, of("terminated", TEN[:1])) == []
-    assert calls == ["create", "notice", "save"]
+    assert calls == ["notice", "save"]
+    calls.clear()
+    assert receive(world, of("terminated", TEN[1:2])) == []
+    assert calls == ["notice", "create"]
 
 
 def test_what_is_said_after_the_end_was_acted_on_is_not_written(world: World, calls: list[str]) -> None:
@@ -143,7 +146,7 @@ def test_rows_that_another_writes_meanwhile_are_written_alone(
 
     monkeypatch.setattr(world.state, "save_together", save_together)
     assert receive(world, of("terminated", TEN)) == []
-    assert calls == ["create", "notice", "save"] * 10
+    assert calls == ["notice", "save"] * 10
     assert ended(world) == set(TEN)
     assert [row_of(world, instance).version for instance in TEN] == [1] * 7 + [2] + [1] * 2
 
@@ -168,11 +171,12 @@ def test_rows_whose_write_has_no_answer_are_found_written(world: World) -> None:
 
 
 def test_rows_are_not_read_when_no_time_is_left(world: World, calls: list[str]) -> None:
-    receive(world, of("shutting-down", TEN))
+    warnings = [envelope(SPOT, **{"instance-id": instance}) for instance in TEN]
+    receive(world, [envelope(REBALANCE, **{"instance-id": instance}) for instance in TEN])
     calls.clear()
-    assert receive(world, of("terminated", TEN), left_seconds=1) == [f"m{number}" for number in range(10)]
+    assert receive(world, warnings, left_seconds=1) == [f"m{number}" for number in range(10)]
     assert calls == ["create_together"]
-    assert not ended(world)
+    assert {row.kind for row in world.state.notices()} == {"rebalance_recommendation"}
 
 
 def test_rows_say_the_same_whether_they_are_written_together_or_alone(

@@ -354,8 +354,9 @@ def test_the_end_of_an_instance_that_spotwright_terminates_is_not_asked_about() 
     assert world.run(60, until=lambda: bool(world.effects.select("ec2", "terminate")))
     tell(world, STATE, id_of(claim), state="shutting-down")
     reads = world.effects.reads.copy()
-    step_notices(world.ports, [id_of(claim)], now=world.clock.now())
-    assert notice(world, id_of(claim)).phase == "done"
+    assert notice(world, id_of(claim)).phase == "expected"
+    assert not world.doorbells.messages_of("notices", "notice")
+    world.pass_second()
     assert not {action for port, action in world.effects.reads - reads if port == "ec2"}
 
 

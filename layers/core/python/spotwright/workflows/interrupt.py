@@ -24,7 +24,7 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import InterruptPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.ec2 import InstanceTagsPort
-from spotwright.workflows.ports.rows import FINAL_PHASES, NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import EXPECTED, FINAL_PHASES, NoticeRow, epoch_ms
 from spotwright.workflows.ports.state import ROWS_TOGETHER, StatePort
 
 log: Final = logging.getLogger("spotwright.interrupt")
@@ -90,6 +90,8 @@ def record_notices(
 ) -> dict[str, ApiError]:
     """A row for each instance of a batch and each cluster that it may belong to; then each cluster is rung for once.
 
+    Where Spotwright terminates the instance there is a row already: that it shuts down is known, and rings for nothing.
+
     ``notices``: by message; ``concerned``: clusters by instance; ``may_begin``: whether time is left for a further row.
     The answer: messages that must come back, and why. A message fails with any row of its instances, and with the ring
     of any of their clusters.
@@ -132,11 +134,11 @@ def _write_rows(
     notices: Mapping[_Target, Sequence[Notice]],
     now: datetime,
     may_begin: Callable[[], bool],
-) -> dict[_Target, Notice | ApiError]:
-    """Those of a cluster together, and where that is refused side by side; of each row the notice that counts, or why
-    it could not be written."""
+) -> dict[_Target, Notice | ApiError | None]:
+    """Those of a cluster together, and where that is refused side by side; of each row the notice that counts, None =
+    it is known already, or why it could not be written."""
 
-    def write_together(cluster: str) -> dict[_Target, Notice]:
+    def write_together(cluster: str) -> dict[_Target, Notice | None]:
         own = {target: several for target, several in notices.items() if target.cluster == cluster}
         # A message may name any number of instances.
         if 1 < len(own) <= ROWS_TOGETHER:
@@ -144,7 +146,7 @@ def _write_rows(
                 return _write_together(clusters[cluster].state, own, now, may_begin)
         return {}
 
-    def write(target: _Target) -> Notice | ApiError:
+    def write(target: _Target) -> Notice | ApiError | None:
         if not may_begin():
             return Unavailable("no time was left to write the row of its notice", code="NoTimeLeft")
         try:
@@ -152,7 +154,7 @@ def _write_rows(
         except ApiError as failure:
             return failure
 
-    outcomes: dict[_Target, Notice | ApiError] = {}
+    outcomes: dict[_Target, Notice | ApiError | None] = {}
     for written in in_parallel(write_together, sorted({target.cluster for target in notices})):
         outcomes |= written
     alone = [target for target in notices if target not in outcomes]
@@ -239,16 +241,23 @@ def _with_warning(row: NoticeRow, notices: Iterable[Notice]) -> NoticeRow:
     return row
 
 
+def _is_end(notices: Sequence[Notice]) -> bool:
+    """Whether the severest of these is that the instance ends: mostly there is a row then, which is read first."""
+    return notices[0].kind in ENDED_KINDS
+
+
 def _write_together(
     state: StatePort, notices: Mapping[_Target, Sequence[Notice]], now: datetime, may_begin: Callable[[], bool]
-) -> dict[_Target, Notice]:
-    """The rows of a cluster by a single write, or by two where some exist, which are read between them; of each row the
-    notice that counts. Empty where that is refused, or no time is left for the second.
+) -> dict[_Target, Notice | None]:
+    """The rows of a cluster by a single write, after a read where some may exist; of each row the notice that counts,
+    None = it is known already. Empty where that is refused, or no time is left for the second call.
     """
-    if state.create_together([_notice_row(target, several[0], several, now) for target, several in notices.items()]):
-        return {target: several[0] for target, several in notices.items()}
-    if not may_begin():
-        return {}
+    if not any(map(_is_end, notices.values())):
+        rows = [_notice_row(target, several[0], several, now) for target, several in notices.items()]
+        if state.create_together(rows):
+            return {target: several[0] for target, several in notices.items()}
+        if not may_begin():
+            return {}
     existing = {row.instance_id: row for row in state.notices_of([target.instance for target in notices])}
     changes = {
         target: _change(target, several, now, existing.get(target.instance)) for target, several in notices.items()
@@ -261,8 +270,9 @@ def _write_together(
     return {target: change.notice for target, change in changes.items()}
 
 
-def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice:
-    """The row of the severest of these notices that is news; the notice that was written, or the severest of all."""
+def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice | None:
+    """The row of the severest of these notices that is news; the notice that was written, or the severest of all, None
+    = it is known already."""
     try:
         return _write_once(state, target, notices, now)
     except Conflict:
@@ -270,12 +280,15 @@ def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], 
         return _write_once(state, target, notices, now)
 
 
-def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice:
-    if state.create(_notice_row(target, notices[0], notices, now)):
+def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice | None:
+    new = _notice_row(target, notices[0], notices, now)
+    if not _is_end(notices) and state.create(new):
         return notices[0]
     existing = state.notice(target.instance)
     if existing is None:
-        raise Conflict("the row of an earlier notice expired meanwhile", code="Conflict")
+        if state.create(new):
+            return notices[0]
+        raise Conflict("another invocation wrote the row of a notice meanwhile", code="Conflict")
     change = _change(target, notices, now, existing)
     if change.row is not None:
         state.save(change.row)
@@ -283,9 +296,10 @@ def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], no
 
 
 class _Change(NamedTuple):
-    """The notice that counts, and the row that is to be written; None = what is stored says all of it."""
+    """The notice that counts, None = it is known already; and the row that is to be written, None = what is stored says
+    all of it."""
 
-    notice: Notice
+    notice: Notice | None
     row: NoticeRow | None
 
 
@@ -293,6 +307,11 @@ def _change(target: _Target, notices: Sequence[Notice], now: datetime, existing:
     """What becomes of a row by these notices, the severest of them first. ``existing``: None = there is no row yet."""
     if existing is None:
         return _Change(notices[0], _notice_row(target, notices[0], notices, now))
+    if existing.phase == EXPECTED:
+        if any(notice.kind != existing.kind for notice in notices):
+            # Something else became of the instance, or EC2 had announced something before.
+            return _Change(notices[0], _notice_row(target, notices[0], notices, now, existing))
+        return _Change(notices[0] if notices[0].ended else None, None)
     for notice in notices:
         if _is_news(notice, existing):
             return _Change(notice, _notice_row(target, notice, notices, now, existing))

@@ -19,12 +19,14 @@ from spotwright.workflows.planning.launch_bounds import with_launch_bounds
 from spotwright.workflows.planning.snapshot import instances_going
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
-from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, ClusterRow, CommandRow, epoch_ms
+from spotwright.workflows.ports.rows import EXPECTED, RECOMMENDED, SCHEDULED, ClusterRow, CommandRow, epoch_ms
 
 # Karpenter's validation delay: a node must still be empty after it.
 VALIDATION_SECONDS: Final = 15
 # A proposal that was not validated within this time is dropped, milliseconds.
 PROPOSAL_MS: Final = 120_000
+# Phases of notices that keep no claim from being disrupted.
+_LOCKING_NOTHING: Final = frozenset((RECOMMENDED, SCHEDULED, EXPECTED))
 
 
 class DisruptResult(msgspec.Struct, frozen=True):
@@ -88,12 +90,13 @@ def _without_empty_nodes_going(ports: ProvisionPorts, state: ClusterRow, snapsho
 def locked_claims(ports: ProvisionPorts, snapshot: Snapshot, *, but: str = "") -> frozenset[str]:
     """Claims that a proposal, a command or a committed decision names, and those with an interruption notice.
 
-    A notice that is left to ``disrupt`` locks no claim: it says nothing against other reasons to replace it.
+    A notice that is left to ``disrupt`` locks no claim: it says nothing against other reasons to replace it. One of an
+    expected end is of a claim that is being deleted.
     """
     names = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
     for decision in _pending(ports):
         names |= set(decision.candidates)
-    interrupted = {row.instance_id for row in ports.state.notices() if row.phase not in (RECOMMENDED, SCHEDULED)}
+    interrupted = {row.instance_id for row in ports.state.notices() if row.phase not in _LOCKING_NOTHING}
     names |= {claim.name for claim in snapshot.nodeclaims if instance_id(claim.provider_id) in interrupted}
     return frozenset(names)
 

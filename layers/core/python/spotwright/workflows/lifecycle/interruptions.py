@@ -45,7 +45,7 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import planner_at_work
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import EXPECTED, RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
 from spotwright.workflows.rows_together import write_rows
 
 WORK: Final = "notices"
@@ -74,7 +74,8 @@ def step_notices(
     """
     names = ", ".join(sorted(instances))
     with trying_again(ports, instances, names):
-        rows = [row for row in ports.state.notices() if row.instance_id in instances or row.kind in REPLACED_KINDS]
+        open_rows = (_as_heard(row) for row in ports.state.notices())
+        rows = [row for row in open_rows if row.instance_id in instances or row.kind in REPLACED_KINDS]
         new = [row for row in rows if row.kind in REPLACED_KINDS and row.phase == "new"]
         replacing = [row for row in rows if row.kind in REPLACED_KINDS and row.phase != "new"]
         others = [row for row in rows if row.kind not in REPLACED_KINDS]
@@ -85,6 +86,11 @@ def step_notices(
                 _step_replacing(ports, replacing, instances, now, seconds_left)
         if others:
             _step_others(ports, others, now, seconds_left)
+
+
+def _as_heard(row: NoticeRow) -> NoticeRow:
+    """Of an end that is expected: whoever rings says that it has come, or its time is over."""
+    return msgspec.structs.replace(row, phase="new", ended=True) if row.phase == EXPECTED else row
 
 
 def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:

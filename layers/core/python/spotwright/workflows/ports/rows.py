@@ -10,6 +10,8 @@ from spotwright.model.snapshot import LaunchedInMinute
 # Phases of notices that ``disrupt`` acts on: a rebalance recommendation, and a change that EC2 has scheduled.
 RECOMMENDED: Final = "recommended"
 SCHEDULED: Final = "scheduled"
+# Of the end of an instance that is being terminated for its NodeClaim: EC2 has said nothing of it yet.
+EXPECTED: Final = "expected"
 # A row in one of these is history.
 FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
@@ -113,14 +115,14 @@ class CommandRow(msgspec.Struct, frozen=True):
 class NoticeRow(msgspec.Struct, frozen=True):
     """A warning about one instance. ``deadline``/``due``: epoch milliseconds, 0 = none.
 
-    ``phase``: new → replacing → done; of a rebalance recommendation: new → recommended → done; of a change that
-    EC2 has scheduled: new → scheduled → done. ``claim``: the NodeClaim for which something was done about the notice,
-    or about the row's ``warning``; "" = nothing yet. ``command``: the id of the command that replaces it, "" = none.
-    ``attempt``: how many replacements failed before. ``ended``: the instance has stopped or terminated; before, it was
-    about to. ``events``: ids of EventBridge's events that became this row, the newest last, after some of those that
-    it replaced; none of them is acted on again. ``warning``: of an instance's end, the kind of what EC2 had announced
-    with the row's ``deadline``, "" = nothing: a spot interruption, a recommendation …; ``command`` and ``attempt`` say
-    what was done about it by then.
+    ``phase``: new → replacing → done; of a rebalance recommendation: new → recommended → done; of a change that EC2 has
+    scheduled: new → scheduled → done; of an end that Spotwright itself brings about: expected → done. ``claim``: the
+    NodeClaim for which something was done about the notice, or about the row's ``warning``; "" = nothing yet.
+    ``command``: the id of the command that replaces it, "" = none. ``attempt``: how many replacements failed before.
+    ``ended``: the instance has stopped or terminated; before, it was about to. ``events``: ids of EventBridge's events
+    that became this row, the newest last, after some of those that it replaced; none of them is acted on again.
+    ``warning``: of an instance's end, the kind of what EC2 had announced with the row's ``deadline``, "" = nothing: a
+    spot interruption, a recommendation …; ``command`` and ``attempt`` say what was done about it by then.
     """
 
     instance_id: str

@@ -5,12 +5,13 @@ it. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Terminate
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import batched
 from typing import Final
 
 import msgspec
 
+from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
 from spotwright.lifecycle.steps import ConditionChange, true_condition
@@ -29,8 +30,12 @@ from spotwright.workflows.lifecycle.actions import (
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, epoch_ms
+from spotwright.workflows.ports.state import ROWS_TOGETHER
 
 INSTANCES_PER_CALL: Final = 100
+# If EC2 has not told of the end of an instance by then, the notice of it ends with the next look.
+EXPECTED_WITHIN: Final = timedelta(minutes=10)
 
 
 class InstanceTermination(msgspec.Struct, frozen=True):
@@ -59,6 +64,7 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
     claim that is rung for each time would take all calls of the account.
     """
     by_id = {termination.id: termination for termination in to_terminate}
+    _expect_ends(ports, by_id.values(), now)
     result = terminate_instances(ports, {id: by_id[id].zone for id in by_id}, now)
     terminating = true_condition("InstanceTerminating")
     in_parallel(
@@ -78,6 +84,35 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
     ring_lifecycle(ports, "claim", waiting, delay_seconds=result.wait_seconds)
     orphans = [id for id in remaining if by_id[id].claim is None]
     ring_lifecycle(ports, "instance", orphans, delay_seconds=result.wait_seconds)
+
+
+def _expect_ends(ports: LifecyclePorts, terminations: Iterable[InstanceTermination], now: datetime) -> None:
+    """A notice of each end before EC2 tells of it, by one write: what it says of them need not be written any more.
+
+    Where there is a notice of the instance, or the table does not answer, its end is a notice as of any other instance.
+    """
+    terminating = true_condition("InstanceTerminating").type
+    claims = {one.id: one.claim for one in terminations if one.claim and not one.claim.is_condition_true(terminating)}
+    try:
+        known = {row.instance_id for row in ports.state.notices_of(claims)} if claims else set()
+        rows = [_expected_end(ports, id, claims[id], now) for id in sorted(claims.keys() - known)]
+        for some in batched(rows, ROWS_TOGETHER, strict=False):
+            ports.state.create_together(some)
+    except ApiError as failure:
+        names = ", ".join(sorted(claims))
+        log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
+
+
+def _expected_end(ports: LifecyclePorts, id: str, claim: NodeClaim, now: datetime) -> NoticeRow:
+    return NoticeRow(
+        instance_id=id,
+        cluster=ports.cluster.name,
+        kind=NoticeKind.INSTANCE_TERMINATED,
+        claim=claim.name,
+        phase=EXPECTED,
+        created=epoch_ms(now),
+        due=epoch_ms(now + EXPECTED_WITHIN),
+    )
 
 
 def _claims(by_id: Mapping[str, InstanceTermination], ids: Iterable[str]) -> list[NodeClaim]:

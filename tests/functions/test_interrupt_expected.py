@@ -1,0 +1,111 @@
+"""What EC2 says of instances that Spotwright terminates, of which there are rows before: mostly it is known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.ports.rows import EXPECTED, NoticeRow
+from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
+from tests.functions.interrupt_messages import REBALANCE, SPOT, STATE, envelope
+
+INSTANCES = ("i-1", "i-2")
+
+
+def expected(world: World, instance: str = "i-1") -> NoticeRow:
+    row = NoticeRow(
+        instance_id=instance, cluster=world.cluster.name, kind="instance_terminated", claim="n", phase=EXPECTED,
+        created=1_767_603_000_000, due=1_767_603_600_000,
+    )  # fmt: skip
+    assert world.state.create(row)
+    return row
+
+
+def of(state: str, instances: Sequence[str] = INSTANCES) -> list[dict[str, Any]]:
+    return [envelope(STATE, state=state, **{"instance-id": instance}) for instance in instances]
+
+
+def receive(world: World, bodies: Sequence[dict[str, Any]]) -> list[str]:
+    """The messages that come back."""
+    return failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context()))
+
+
+def rung(world: World) -> list[str]:
+    return [bell.key for bell in world.doorbells.receive("notices")]
+
+
+@pytest.mark.parametrize("instances", [INSTANCES[:1], INSTANCES], ids=["alone", "together"])
+def test_that_it_shuts_down_is_known_and_that_it_has_ended_rings(world: World, instances: tuple[str, ...]) -> None:
+    rows = [expected(world, instance) for instance in instances]
+    before = len(world.effects.log)
+    for _ in range(2):
+        assert receive(world, of("shutting-down", instances)) == []
+    assert rung(world) == []
+    assert len(world.effects.log) == before
+    for _ in range(2):
+        assert receive(world, of("terminated", instances)) == []
+        assert rung(world) == list(instances)
+    assert world.effects.select("state", "*")[-len(instances) :][-1].number <= before, "nothing was written"
+    assert [world.state.notice(instance) for instance in instances] == rows
+
+
+def test_both_in_a_batch_ring_once(world: World) -> None:
+    expected(world)
+    assert receive(world, [*of("terminated", ["i-1"]), *of("shutting-down", ["i-1"])]) == []
+    assert rung(world) == ["i-1"]
+
+
+def test_an_instance_of_which_nothing_is_expected_is_a_notice_beside_one_that_is_known(world: World) -> None:
+    expected(world)
+    assert receive(world, of("shutting-down")) == []
+    assert rung(world) == ["i-2"]
+    row = world.state.notice("i-2")
+    assert row is not None
+    assert (row.kind, row.phase, row.ended) == ("instance_terminated", "new", False)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "kind", "warning"),
+    [
+        (of("stopping", ["i-1"]), "instance_stopped", ""),
+        (of("stopped", ["i-1"]), "instance_stopped", ""),
+        ([envelope(SPOT)], "spot_interrupted", ""),
+        ([envelope(REBALANCE)], "rebalance_recommendation", ""),
+        ([envelope(SPOT), *of("shutting-down", ["i-1"])], "instance_terminated", "spot_interrupted"),
+        ([*of("terminated", ["i-1"]), envelope(SPOT)], "instance_terminated", "spot_interrupted"),
+    ],
+)
+def test_anything_else_is_a_notice_as_if_nothing_was_expected(
+    world: World, bodies: list[dict[str, Any]], kind: str, warning: str
+) -> None:
+    """Its offering was interrupted, or the instance has stopped and may run again."""
+    expected(world)
+    assert receive(world, bodies) == []
+    assert rung(world) == ["i-1"]
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert (row.kind, row.warning, row.phase, row.claim, row.version) == (kind, warning, "new", "", 1)
+    assert receive(world, [*bodies, *of("terminated", ["i-1"])]) == []
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert row.ended
+    assert row.warning == (warning or ("" if kind == "instance_stopped" else kind))
+
+
+def test_a_message_whose_doorbell_fails_comes_back(world: World) -> None:
+    expected(world)
+    world.effects.inject(Fault("doorbells", "ring", Unavailable("no queue")))
+    assert receive(world, of("terminated", ["i-1"])) == ["m0"]
+    assert receive(world, of("terminated", ["i-1"])) == []
+    assert rung(world) == ["i-1"]
+
+
+def test_rows_that_cannot_be_read_together_are_read_alone(world: World) -> None:
+    for instance in INSTANCES:
+        expected(world, instance)
+    world.effects.inject(Fault("state", "notices_of", Unavailable("no table")))
+    assert receive(world, [*of("terminated", INSTANCES[:1]), *of("shutting-down", INSTANCES[1:])]) == []
+    assert rung(world) == ["i-1"]

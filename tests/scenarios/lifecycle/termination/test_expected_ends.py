@@ -1,0 +1,160 @@
+"""Spotwright terminates instances: a notice of each end is there before EC2 tells of it."""
+
+import pytest
+
+from spotwright.aws.interruption_messages import NoticeKind
+from spotwright.errors import Unavailable
+from spotwright.lifecycle.drain import MINIMUM_DRAIN
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Effect, Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.termination.instances import EXPECTED_WITHIN
+from spotwright.workflows.lifecycle.workflow import step_doorbells
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import EXPECTED, NoticeRow
+
+NODES = 3
+STATE = "EC2 Instance State-change Notification"
+
+
+def drained(world: World) -> list[NodeClaim]:
+    """NodeClaims that were deleted, whose instances the next step terminates."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
+    assert world.run(60, until=lambda: len(world.running_pods()) == NODES)
+    world.forget_deployments()
+    for pod in world.running_pods():
+        world.cluster.remove("pods", pod.key)
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    step(world)
+    world.clock.advance(MINIMUM_DRAIN.total_seconds())
+    world.forget_changes()
+    return list(world.claims())
+
+
+def step(world: World) -> list[Effect]:
+    """The changes of an invocation with a step for each claim."""
+    before = len(world.effects.log)
+    bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in world.claims()]
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    return world.effects.log[before:]
+
+
+def phases(world: World, claims: list[NodeClaim]) -> list[str]:
+    return [row.phase for row in world.state.notices_of([instance_id(claim.provider_id) for claim in claims])]
+
+
+def tell(world: World, claims: list[NodeClaim], state: str) -> None:
+    for claim in claims:
+        world.deliver_event(STATE, {"instance-id": instance_id(claim.provider_id), "state": state})
+
+
+def test_ends_are_expected_by_one_write_before_the_instances_are_terminated(world: World) -> None:
+    claims = drained(world)
+    actions = [effect.action for effect in step(world)]
+    assert actions.count("create_together") == 1
+    assert actions.index("create_together") < actions.index("terminate")
+    assert phases(world, claims) == [EXPECTED] * NODES
+    rows = world.state.notices()
+    assert {(row.kind, row.ended, row.events) for row in rows} == {(NoticeKind.INSTANCE_TERMINATED, False, ())}
+    assert {row.claim for row in rows} == {claim.name for claim in claims}
+
+
+def test_claims_go_with_what_ec2_tells_last_and_what_it_tells_first_wakes_nobody(world: World) -> None:
+    claims = drained(world)
+    step(world)
+    world.doorbells.messages.clear()
+    tell(world, claims, "shutting-down")
+    assert not world.doorbells.messages
+    while any(instance.state != "terminated" for instance in world.ec2.all_instances()):
+        world.pass_second()
+    world.doorbells.messages.clear()
+    tell(world, claims, "terminated")
+    step_doorbells(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
+    assert not world.claims()
+    assert phases(world, claims) == ["done"] * NODES
+
+
+def test_what_ec2_tells_late_or_again_is_no_news(world: World) -> None:
+    claims = drained(world)
+    step(world)
+    while any(instance.state != "terminated" for instance in world.ec2.all_instances()):
+        world.pass_second()
+    world.doorbells.messages.clear()
+    tell(world, claims, "terminated")
+    world.clock.advance(2)
+    step_doorbells(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
+    rows = world.state.notices_of([instance_id(claim.provider_id) for claim in claims])
+    assert phases(world, claims) == ["done"] * NODES
+    for state in ("shutting-down", "terminated"):
+        for claim in claims:
+            detail = {"instance-id": instance_id(claim.provider_id), "state": state}
+            world.deliver_event(STATE, detail)
+    assert world.state.notices_of([instance_id(claim.provider_id) for claim in claims]) == rows
+
+
+def test_what_ec2_had_announced_stays_its_notice(world: World) -> None:
+    claims = drained(world)
+    warned, id = claims[0], instance_id(claims[0].provider_id)
+    row = NoticeRow(id, world.cluster.name, NoticeKind.SPOT_INTERRUPTED, phase="done", events=("e",))
+    assert world.state.create(row)
+    step(world)
+    assert world.state.notice(id) == row
+    assert phases(world, [claim for claim in claims if claim is not warned]) == [EXPECTED] * (NODES - 1)
+
+
+@pytest.mark.parametrize("action", ["notices_of", "create_together"])
+def test_instances_are_terminated_though_their_ends_cannot_be_written(world: World, action: str) -> None:
+    """What EC2 tells of them are notices then."""
+    claims = drained(world)
+    world.effects.inject(Fault("state", action, Unavailable("no table")))
+    assert "terminate" in [effect.action for effect in step(world)]
+    assert phases(world, claims) == []
+    assert world.run(150, until=lambda: not world.claims())
+    assert not world.failures
+
+
+def test_a_further_step_expects_nothing_anew(world: World) -> None:
+    claims = drained(world)
+    step(world)
+    reads = world.effects.reads.copy()
+    assert "create_together" not in [effect.action for effect in step(world)]
+    assert world.effects.reads["state", "notices_of"] == reads["state", "notices_of"]
+    assert phases(world, claims) == [EXPECTED] * NODES
+
+
+def test_an_invocation_that_ends_before_it_terminates_expects_the_ends_once(world: World) -> None:
+    claims = drained(world)
+    world.effects.inject(Fault("ec2", "terminate", Unavailable("no answer")))
+    step(world)
+    rows = world.state.notices()
+    world.clock.advance(5)
+    assert [effect.action for effect in step(world)].count("terminate") == 1
+    assert world.state.notices() == rows
+    assert phases(world, claims) == [EXPECTED] * NODES
+
+
+def test_a_message_that_is_lost_costs_a_tick_and_leaves_no_notice(world: World) -> None:
+    """The claims go when EC2 shows that their instances have ended; the notices, when their time is over."""
+    claims = drained(world)
+    world.deliver_event = lambda *_, **__: None  # type: ignore[method-assign]
+    step(world)
+    assert world.run(150, until=lambda: not world.claims())
+    assert phases(world, claims) == [EXPECTED] * NODES
+    assert not world.run(
+        int(EXPECTED_WITHIN.total_seconds()) - 200, until=lambda: phases(world, claims) != [EXPECTED] * 3
+    )
+    assert world.run(300, until=lambda: phases(world, claims) == ["done"] * NODES)
+    assert not world.failures
+
+
+def test_an_instance_that_nobody_terminated_is_a_notice(world: World) -> None:
+    """Somebody else did, while its claim drains or lives on."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    tell(world, [claim], "shutting-down")
+    assert phases(world, [claim]) == ["new"]
+    assert world.doorbells.messages_of("notices", "notice")
