@@ -78,3 +78,26 @@ def test_every_step_is_taken_again_when_its_doorbells_cannot_be_sent(world: Worl
     failures = step_doorbells(world.ports, bells, now=world.clock.now())
     assert failures.keys() == set(bells)
     assert {type(failure) for failure in failures.values()} == {Unavailable}
+
+
+def test_claims_that_move_together_ask_once_whether_somebody_has_rung_for_the_status_of_nodepools(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 10)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 10)
+    world.run(30)
+    world.forget_deployments()
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    bells = [Doorbell(CLUSTER, "claim", claim.name) for claim in world.claims()]
+    usual, asked = world.state.throttle, list[str]()
+
+    def throttle(work: str, *, now: int, until: int) -> int:
+        asked.append(work)
+        return usual(work, now=now, until=until)
+
+    monkeypatch.setattr(world.state, "throttle", throttle)
+    before = len(calls(world))
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    assert asked == ["nodepools"]
+    assert " ".join(calls(world)[before:]).split().count("lifecycle/nodepools:") == 1

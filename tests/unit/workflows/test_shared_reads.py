@@ -13,6 +13,7 @@ import pytest
 from spotwright.errors import Conflict, Unavailable
 from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import Outcome, RegistrationHealth
+from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import shared_reads
 from spotwright.workflows.lifecycle.shared_reads import reading_once
@@ -218,3 +219,22 @@ def test_the_registration_health_may_be_written_twice_without_being_read_in_betw
     stored = shared.registration_health("uid")
     assert stored is not None
     assert stored.reason == "second"
+
+
+def test_steps_side_by_side_ask_a_throttle_once_and_have_one_answer(world: World) -> None:
+    shared = reading_once(world.state)
+    asked = {"now": 1_000, "until": 4_000}
+    assert in_parallel(lambda _: shared.throttle("nodepools", **asked), range(10)) == [0] * 10
+    assert shared.throttle("evaluations", **asked) == 0
+    assert len(world.effects.select("state", "throttle")) == 2
+    later = reading_once(world.state)
+    assert later.throttle("nodepools", now=2_000, until=5_000) == 4_000
+    assert later.throttle("nodepools", now=4_000, until=7_000) == 0
+
+
+def test_a_throttle_that_fails_is_asked_again(world: World) -> None:
+    world.effects.inject(Fault("state", "throttle", Unavailable("the table does not answer")))
+    shared = reading_once(world.state)
+    with pytest.raises(Unavailable):
+        shared.throttle("nodepools", now=1_000, until=4_000)
+    assert shared.throttle("nodepools", now=1_000, until=4_000) == 0

@@ -49,6 +49,12 @@ class _State:
         self.pods_alike = _ReadOnce(state.pods_alike)
         self._refused = _ReadOnce(state.refused_evictions)
         self._health: dict[str, _ReadOnce[RegistrationHealth | None]] = {}
+        self._throttles: dict[tuple[str, int, int], _ReadOnce[int]] = {}
+
+    def throttle(self, work: str, *, now: int, until: int) -> int:
+        """One answer for all steps that ask alike: they ring the same doorbell, which is sent once."""
+        ask = partial(self._state.throttle, work, now=now, until=until)
+        return self._throttles.setdefault((work, now, until), _ReadOnce(ask))()
 
     def registration_health(self, nodepool_uid: str) -> RegistrationHealth | None:
         """Read anew once it was written, or could not be: a hundred nodes that join are mostly none of its news."""
@@ -77,6 +83,6 @@ class _State:
 
 def reading_once(state: StatePort) -> StatePort:
     """The same for one invocation, in which the heartbeat, the catalog's key, whether pods are alike, a NodePool's
-    registration health and refused evictions are read once.
+    registration health and refused evictions are read once, and a throttle is asked once.
     """
     return cast("StatePort", _State(state))
