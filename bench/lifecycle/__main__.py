@@ -18,7 +18,9 @@ from bench.lifecycle.life import Life, Watched, further_pods
 from bench.lifecycle.notices import notice
 from bench.lifecycle.processors import Processors
 from bench.lifecycle.system_node import add_system_node, move_to_system_node
+from bench.scale.call_log import CallLog
 from bench.scale.figures import Measured, measured_table
+from bench.scale.meter import ApiServerLoad
 from bench.scale.scene import Scene
 from bench.scale.workloads import interrupted
 from local.aws.strictness import WITHOUT_DELAYS
@@ -77,22 +79,27 @@ def _of_spotwright(options: argparse.Namespace, node_writes: NodeWrites) -> Iter
 
 
 def _round(options: argparse.Namespace, scene: Scene, life: Life) -> Iterator[Measured]:
-    before = scene.load()
+    before, calls = scene.load(), scene.call_log()
     yield from life.up(interrupted(options.nodes))
-    scene.until_quiet()
-    requests = scene.load().since(before).requests
-    yield life.measured("up: requests of the API server for each node", requests / options.nodes)
+    yield from _asked(scene, life, "up", before, calls)
     if options.notices:
         life.apply(further_pods(interrupted(options.nodes), options.further_pods))
         life.until(lambda: len(life.running()) == options.nodes + options.further_pods, "further pods")
         scene.until_quiet()
         yield from notice(life, options.notices, options.taken_after)
         scene.until_quiet()
-    before = scene.load()
+    before, calls = scene.load(), scene.call_log()
     yield from life.down()
+    yield from _asked(scene, life, "down", before, calls)
+
+
+def _asked(scene: Scene, life: Life, phase: str, before: ApiServerLoad, calls: CallLog) -> Iterator[Measured]:
+    """What the functions have asked for, and the forwarder of the API server, when they have done all they have to."""
     scene.until_quiet()
     requests = scene.load().since(before).requests
-    yield life.measured("down: requests of the API server for each node", requests / options.nodes)
+    yield life.measured(f"{phase}: requests of the API server for each node", requests / life.nodes)
+    asked = sum("function" in call for call in calls.calls())
+    yield life.measured(f"{phase}: calls of AWS for each node", asked / life.nodes)
 
 
 def _name(who: str, number: int) -> str:
