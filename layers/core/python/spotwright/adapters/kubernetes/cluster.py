@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from spotwright.adapters.batched_reads import BatchedReads
 from spotwright.adapters.kubernetes import node_patch, nominations
 from spotwright.adapters.kubernetes.codecs.capacity_buffer import decode_capacity_buffer
 from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder, object_decoder
@@ -81,6 +82,8 @@ class KubernetesCluster:
         self.name = name
         self._api = transport
         self._events = EventRecorder(transport)
+        # The steps of an invocation ask for one instance each, side by side.
+        self._claims_together = BatchedReads(self._cached_claims)
 
     def pods(self, *, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         if node and not is_name(node):
@@ -129,10 +132,23 @@ class KubernetesCluster:
         return None if document is None else decode_nodeclaim(document | {"kind": "NodeClaim"})
 
     def nodeclaims_of_instances(self, instances: Collection[str], *, cached: bool = False) -> tuple[NodeClaim, ...]:
+        selected = sorted(filter(is_label_value, instances))
+        if cached and len(selected) == 1:
+            return self._claims_together(selected[0])
+        return self._claims_of(selected, _CACHED if cached else {})
+
+    def _cached_claims(self, instances: Sequence[str]) -> dict[str, tuple[NodeClaim, ...]]:
+        """The claims of each of these instances, by one list."""
+        found = self._claims_of(instances, _CACHED)
+        return {
+            id: tuple(claim for claim in found if claim.metadata.labels[labels.INSTANCE_ID] == id) for id in instances
+        }
+
+    def _claims_of(self, instances: Sequence[str], query: Mapping[str, str]) -> tuple[NodeClaim, ...]:
         found: list[NodeClaim] = []
-        for ids in batched(sorted(filter(is_label_value, instances)), _INSTANCES_SELECTED, strict=False):
-            query = {"labelSelector": f"{labels.INSTANCE_ID} in ({','.join(ids)})"} | (_CACHED if cached else {})
-            found += self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", query)
+        for ids in batched(instances, _INSTANCES_SELECTED, strict=False):
+            selector = {"labelSelector": f"{labels.INSTANCE_ID} in ({','.join(ids)})"}
+            found += self._list(_PATHS["nodeclaims"], decode_nodeclaim, "NodeClaim", selector | dict(query))
         return tuple(found)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
