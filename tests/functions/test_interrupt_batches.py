@@ -108,6 +108,19 @@ def test_what_is_said_after_the_end_was_acted_on_is_not_written(world: World, ca
     assert calls == ["create_together", "notices_of"]
 
 
+def test_rows_are_read_first_where_one_of_them_is_an_end(world: World, calls: list[str]) -> None:
+    bodies = [envelope(SPOT, **{"instance-id": TEN[0]}), *of("shutting-down", TEN[1:2])]
+    assert receive(world, bodies) == []
+    assert calls == ["notices_of", "save_together"]
+    assert {row.kind for row in world.state.notices()} == {"spot_interrupted", "instance_terminated"}
+
+
+def test_ends_that_are_read_are_not_written_when_no_time_is_left(world: World, calls: list[str]) -> None:
+    assert receive(world, of("terminated", TEN), left_seconds=1) == [f"m{number}" for number in range(10)]
+    assert calls == ["notices_of"]
+    assert not world.state.notices()
+
+
 def test_more_rows_than_a_transaction_takes_are_written_alone(world: World, calls: list[str]) -> None:
     """Of a message of AWS Health, which may name any number of instances."""
     entities = [{"entityValue": f"i-{number:03}"} for number in range(ROWS_TOGETHER + 1)]

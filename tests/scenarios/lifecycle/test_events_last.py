@@ -1,16 +1,20 @@
 """Steps do their work first: the Events of an invocation are recorded when all of it is done."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
 from spotwright.lifecycle.drain import MINIMUM_DRAIN, PLANNING_PERIOD
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import workflow
+from spotwright.workflows.lifecycle.gathered_events import LATE_SECONDS
 from spotwright.workflows.lifecycle.workflow import step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -105,6 +109,59 @@ def test_events_are_recorded_though_doorbells_cannot_be_sent(world: World, monke
     world.effects.inject(Fault("doorbells", "ring", Unavailable("no queue"), times=10))
     assert step_doorbells(world.ports, [*bells, Doorbell(world.cluster.name, "nodepools", "")], now=world.clock.now())
     assert recorded.reasons.count("Evicted") == PODS
+
+
+def test_that_claims_are_gone_is_told_though_the_doorbell_for_another_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EC2 still shows its instance as it was; of those that are gone nobody else tells."""
+    bells = terminated(world)
+    staying, usual = instance_id(world.claims()[0].provider_id), world.ec2.instances_by_id
+
+    def shown(ids: Collection[str]) -> tuple[Instance, ...]:
+        return tuple(
+            msgspec.structs.replace(instance, state="shutting-down") if instance.id == staying else instance
+            for instance in usual(ids)
+        )
+
+    monkeypatch.setattr(world.ec2, "instances_by_id", shown)
+    recorded = Recorded(world, monkeypatch)
+    world.effects.inject(Fault("doorbells", "ring", Unavailable("no queue"), times=2))
+    step_doorbells(world.ports, bells, now=world.clock.now())
+    assert len(world.claims()) == 1
+    assert recorded.reasons.count("Finalized") == NODES - 1
+
+
+def test_events_are_recorded_though_the_invocation_ends_by_a_mistake(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bells = deleted(world)
+    recorded = Recorded(world, monkeypatch)
+
+    def fail(*_: object) -> None:
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(workflow, "terminate_all", fail)
+    with pytest.raises(ValueError, match="a mistake"):
+        step_doorbells(world.ports, bells, now=world.clock.now())
+    assert recorded.reasons.count("Evicted") == PODS
+
+
+@pytest.mark.parametrize("rung", [deleted, terminated])
+@pytest.mark.parametrize(("left", "are_last"), [(LATE_SECONDS - 1, False), (LATE_SECONDS + 1, True)])
+def test_events_are_recorded_at_once_where_the_invocation_ends_soon(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    rung: Callable[[World], Iterable[Doorbell]],
+    left: float,
+    are_last: bool,
+) -> None:
+    """A step may take all the time that is left, and then nothing is sent any more."""
+    bells = rung(world)
+    recorded = Recorded(world, monkeypatch)
+    assert step_doorbells(world.ports, bells, now=world.clock.now(), seconds_left=lambda: left) == {}
+    assert recorded.are_last() == are_last
+    assert recorded.reasons.count("Evicted" if rung is deleted else "Finalized") == (PODS if rung is deleted else NODES)
 
 
 @pytest.mark.side_by_side

@@ -1,5 +1,7 @@
 """Spotwright terminates instances: a notice of each end is there before EC2 tells of it."""
 
+from collections.abc import Collection
+
 import pytest
 
 from spotwright.aws.interruption_messages import NoticeKind
@@ -10,10 +12,14 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Effect, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.termination.instances import EXPECTED_WITHIN
+from spotwright.workflows.lifecycle.termination.instances import (
+    EXPECTED_WITHIN,
+    InstanceTermination,
+    terminate_all,
+)
 from spotwright.workflows.lifecycle.workflow import step_doorbells
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import EXPECTED, NoticeRow
+from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, epoch_ms
 
 NODES = 3
 STATE = "EC2 Instance State-change Notification"
@@ -60,6 +66,7 @@ def test_ends_are_expected_by_one_write_before_the_instances_are_terminated(worl
     rows = world.state.notices()
     assert {(row.kind, row.ended, row.events) for row in rows} == {(NoticeKind.INSTANCE_TERMINATED, False, ())}
     assert {row.claim for row in rows} == {claim.name for claim in claims}
+    assert {row.created for row in rows} == {epoch_ms(world.clock.now())}
 
 
 def test_claims_go_with_what_ec2_tells_last_and_what_it_tells_first_wakes_nobody(world: World) -> None:
@@ -75,6 +82,37 @@ def test_claims_go_with_what_ec2_tells_last_and_what_it_tells_first_wakes_nobody
     step_doorbells(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
     assert not world.claims()
     assert phases(world, claims) == ["done"] * NODES
+
+
+def terminations(world: World, number: int) -> list[InstanceTermination]:
+    (claim, *_) = drained(world)
+    return [InstanceTermination(f"i-{index:017}", "z", claim) for index in range(number)]
+
+
+def expected(world: World) -> int:
+    return sum(row.phase == EXPECTED for row in world.state.notices())
+
+
+def test_a_thousand_ends_are_expected_by_ten_transactions(world: World) -> None:
+    ends = terminations(world, 1000)
+    before = len(world.effects.log)
+    terminate_all(world.ports, ends, world.clock.now())
+    written = [effect for effect in world.effects.log[before:] if effect.action == "create_together"]
+    assert [len(effect.subject.split()) for effect in written] == [100] * 10
+    assert expected(world) == 1000
+
+
+def test_a_notice_that_another_writes_meanwhile_keeps_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, usual = terminations(world, 100), world.state.notices_of
+
+    def notices_of(instances: Collection[str]) -> tuple[NoticeRow, ...]:
+        known = usual(instances)
+        world.state.create(NoticeRow(ends[50].id, world.cluster.name, NoticeKind.SPOT_INTERRUPTED))
+        return known
+
+    monkeypatch.setattr(world.state, "notices_of", notices_of)
+    terminate_all(world.ports, ends, world.clock.now())
+    assert expected(world) == 99
 
 
 def test_what_ec2_tells_late_or_again_is_no_news(world: World) -> None:

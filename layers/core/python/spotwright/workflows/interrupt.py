@@ -252,7 +252,8 @@ def _write_together(
     """The rows of a cluster by a single write, after a read where some may exist; of each row the notice that counts,
     None = it is known already. Empty where that is refused, or no time is left for the second call.
     """
-    if not any(map(_is_end, notices.values())):
+    is_read_first = any(map(_is_end, notices.values()))
+    if not is_read_first:
         rows = [_notice_row(target, several[0], several, now) for target, several in notices.items()]
         if state.create_together(rows):
             return {target: several[0] for target, several in notices.items()}
@@ -265,6 +266,8 @@ def _write_together(
     rows = [change.row for change in changes.values() if change.row is not None]
     saved = [row for row in rows if row.instance_id in existing]
     created = [row for row in rows if row.instance_id not in existing]
+    if rows and is_read_first and not may_begin():
+        return {}
     if rows and not state.save_together(saved, created=created):
         return {}
     return {target: change.notice for target, change in changes.items()}

@@ -20,6 +20,7 @@ from spotwright.workflows.lifecycle.interruption_facts import Facts, ends_with_c
 from spotwright.workflows.lifecycle.interruption_writes import trying_again
 from spotwright.workflows.lifecycle.nodeclaims import step_claim
 from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 from spotwright.workflows.rows_together import write_rows
@@ -32,10 +33,12 @@ def is_expected(row: NoticeRow, facts: Facts) -> bool:
     return is_new and len(claims) == 1 and claims[0].metadata.deletion_timestamp is not None
 
 
-def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, now: datetime) -> None:
+def end_claims(
+    ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, now: datetime, seconds_left: SecondsLeft = None
+) -> None:
     """One step of notices that are expected; they end when the steps of their NodeClaims are taken, or rung for."""
     names = [row.instance_id for row in rows]
-    shared = gathering(ports)
+    shared = gathering(ports, seconds_left)
 
     def end_claim(row: NoticeRow) -> NoticeRow | None:
         (claim,) = facts.claims[row.instance_id]
@@ -51,11 +54,14 @@ def end_claims(ports: LifecyclePorts, rows: Sequence[NoticeRow], facts: Facts, n
         with suppress(Conflict):
             ports.state.save(row)
 
-    ended = [row for row in in_parallel(end_claim, rows) if row is not None]
-    with trying_again(ports, names, ", ".join(names)):
-        shared.doorbells.send()
-        write_rows(ports.state.save_together, save, ended)
-    shared.events.write()
+    try:
+        ended = [row for row in in_parallel(end_claim, rows) if row is not None]
+        with trying_again(ports, names, ", ".join(names)):
+            shared.doorbells.send()
+            write_rows(ports.state.save_together, save, ended)
+    finally:
+        # Of claims that are gone nobody else tells.
+        shared.events.write()
 
 
 def _step(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, facts: Facts, now: datetime) -> None:

@@ -7,6 +7,7 @@ from spotwright.model.snapshot import Settings
 from spotwright.workflows.lifecycle.gathered_doorbells import GatheredDoorbells
 from spotwright.workflows.lifecycle.gathered_events import GatheredEvents
 from spotwright.workflows.lifecycle.shared_reads import reading_once
+from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.cluster_state import ClusterStatePort
@@ -57,7 +58,7 @@ class GatheringPorts:
         return self.ports.facts
 
 
-def gathering(ports: LifecyclePorts) -> GatheringPorts:
+def gathering(ports: LifecyclePorts, seconds_left: SecondsLeft = None) -> GatheringPorts:
     """For one invocation."""
-    doorbells, events = GatheredDoorbells(ports.doorbells), GatheredEvents(ports.events)
+    doorbells, events = GatheredDoorbells(ports.doorbells), GatheredEvents(ports.events, seconds_left)
     return GatheringPorts(ports, doorbells, events, reading_once(ports.state))

@@ -233,7 +233,7 @@ def _step_others(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime
     """Notices of instances that are not replaced."""
     facts = read_facts(ports, rows, now)
     expected = [row for row in rows if is_expected(row, facts)]
-    end_claims(ports, expected, facts, now)
+    end_claims(ports, expected, facts, now, seconds_left)
     others = [row for row in rows if row not in expected]
     for number, row in enumerate(others):
         if seconds_left is not None and seconds_left() < LAST_SECONDS:

@@ -81,8 +81,16 @@ def step_doorbells(
     succeed soon and is waited for. One that fails does not keep the others: the answer is which failed, and why.
     Doorbells for further steps are sent together at the end, and then Events are recorded.
     """
-    rung = tuple(bells)
-    shared = gathering(ports)
+    shared = gathering(ports, seconds_left)
+    try:
+        return _step_all(shared, tuple(bells), now=now, seconds_left=seconds_left)
+    finally:
+        shared.events.write()
+
+
+def _step_all(
+    shared: GatheringPorts, rung: tuple[Doorbell, ...], *, now: datetime, seconds_left: SecondsLeft
+) -> dict[Doorbell, Exception]:
     outcomes: list[_StepOutcome] = []
     distinct = _distinct(rung)
     for kinds in _kinds_in_order(distinct):
@@ -94,7 +102,7 @@ def step_doorbells(
     failures = {
         key: failure for outcome in outcomes for key, failure in outcome.failures.items() if key not in late_keys
     }
-    failures = _ring_once_more(shared, distinct, failures) | _postpone(ports, late)
+    failures = _ring_once_more(shared, distinct, failures) | _postpone(shared.ports, late)
     failures |= _terminate(shared, outcomes, now)
     try:
         shared.doorbells.send()
@@ -103,7 +111,6 @@ def step_doorbells(
         stepped = [bell for outcome in outcomes for bell in outcome.bells if bell.kind != "notice" and bell not in late]
         _log_failure("doorbells", ", ".join(bell.key for bell in stepped), failure)
         failures = {(bell.kind, bell.key): failure for bell in stepped} | failures
-    shared.events.write()
     # In the order in which they failed; doorbells of an object that differ in their number fail together.
     return {bell: failure for key, failure in failures.items() for bell in rung if (bell.kind, bell.key) == key}
 

@@ -31,7 +31,7 @@ from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_z
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, epoch_ms
-from spotwright.workflows.ports.state import ROWS_TOGETHER
+from spotwright.workflows.rows_together import write_rows
 
 INSTANCES_PER_CALL: Final = 100
 # If EC2 has not told of the end of an instance by then, the notice of it ends with the next look.
@@ -87,17 +87,15 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
 
 
 def _expect_ends(ports: LifecyclePorts, terminations: Iterable[InstanceTermination], now: datetime) -> None:
-    """A notice of each end before EC2 tells of it, by one write: what it says of them need not be written any more.
+    """A notice of each end before EC2 tells of it, all by one write: what it says of them need not be written any more.
 
     Where there is a notice of the instance, or the table does not answer, its end is a notice as of any other instance.
     """
-    terminating = true_condition("InstanceTerminating").type
-    claims = {one.id: one.claim for one in terminations if one.claim and not one.claim.is_condition_true(terminating)}
+    claims = {one.id: one.claim for one in terminations if one.claim is not None}
     try:
         known = {row.instance_id for row in ports.state.notices_of(claims)} if claims else set()
         rows = [_expected_end(ports, id, claims[id], now) for id in sorted(claims.keys() - known)]
-        for some in batched(rows, ROWS_TOGETHER, strict=False):
-            ports.state.create_together(some)
+        write_rows(ports.state.create_together, ports.state.create, rows)
     except ApiError as failure:
         names = ", ".join(sorted(claims))
         log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
