@@ -124,7 +124,7 @@ def _next_due(queue: Queue) -> float:
 
 
 def patch_moto() -> None:
-    """Replace moto's racy operations, and its delivery to Lambda inside SendMessage."""
+    """Replace moto's racy operations, its delivery to Lambda inside SendMessage, and what forgets a queue's policy."""
     replacements: list[tuple[type, str, Any]] = [
         (Message, "visible", property(_is_visible)),
         (Message, "delayed", property(_is_delayed)),
@@ -133,6 +133,7 @@ def patch_moto() -> None:
         (Queue, "approximate_number_of_messages_not_visible", property(_not_visible)),
         (Queue, "add_message", _add_message),
         (Queue, "delete_message", delete_message),
+        (Queue, "_set_attributes", _keeping_policy(Queue._set_attributes)),
         (SQSBackend, "receive_message", _receive_message),
         (SQSBackend, "purge_queue", _purge_queue),
         (SQSBackend, "change_message_visibility", _waking(SQSBackend.change_message_visibility)),
@@ -228,6 +229,17 @@ def _remembering_trace(operation: Any) -> Any:
 
     answer.__name__ = operation.__name__
     return answer
+
+
+def _keeping_policy(set_attributes: Any) -> Any:
+    """moto takes the policy from a queue of which something else is set."""
+
+    def change(queue: Queue, attributes: dict[str, Any], now: float | None = None) -> None:
+        policy = getattr(queue, "policy", None)
+        set_attributes(queue, attributes, now)
+        queue.policy = attributes.get("Policy", policy)
+
+    return change
 
 
 def _waking(operation: Any) -> Any:
