@@ -14,7 +14,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows.interrupt import interrupt
 from spotwright.workflows.lifecycle.termination.instances import EXPECTED_WITHIN
 from spotwright.workflows.ports.doorbells import Doorbell
-from tests.scenarios.lifecycle.termination.test_expected_ends import STATE, drained, step
+from tests.scenarios.lifecycle.termination.drained_claims import STATE, drained, step
 
 # Of EC2's messages; the last is more than an hour.
 LATE_SECONDS = (0, 0, 1, 3, 20, 60, 700, 3700)
