@@ -1,5 +1,6 @@
 """Steps of a batch: different objects side by side, each with its own lines, failures and time."""
 
+from itertools import chain, repeat
 from threading import Barrier
 from types import ModuleType
 from typing import Any
@@ -317,7 +318,7 @@ def test_what_was_rung_for_again_is_not_taken_again_when_other_doorbells_are_los
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(world, 2)
-    bells, seconds = bells_of(world, "claim"), iter([30.0, 5.0])
+    bells, seconds = bells_of(world, "claim"), chain([30.0], repeat(5.0))
 
     def lose(_: GatheredDoorbells) -> None:
         raise Unavailable("no queue")
