@@ -56,6 +56,22 @@ def terminated(world: World) -> list[Doorbell]:
     return list(world.doorbells.receive("notices"))
 
 
+def kept(world: World) -> list[Doorbell]:
+    """The same as ``deleted``, of pods that a PodDisruptionBudget keeps."""
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
+    return deleted(world)
+
+
+def short_of_time(world: World) -> list[Doorbell]:
+    """Doorbells of NodeClaims that were deleted, whose pods do not have their whole grace period."""
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=15)
+    world.deploy(builders.pod("inflate", cpu_millicores=900), PODS)
+    assert world.run(60, until=lambda: len(world.running_pods()) == PODS)
+    for claim in world.claims():
+        world.cluster.delete("nodeclaims", claim.metadata)
+    return [Doorbell(world.cluster.name, "claim", claim.name) for claim in world.claims()]
+
+
 class Recorded:
     """From its making on: the Events, and how many changes others had been made by then."""
 
@@ -83,10 +99,13 @@ class Recorded:
     ("rung", "changes", "reasons"),
     [
         (deleted, ["evict"] * PODS, ["Evicted"] * PODS),
+        (kept, ["save_refused_evictions"], ["FailedDraining"] * 2 * NODES),
+        (short_of_time, ["delete"] * PODS, ["TerminationGracePeriodExpiring"] * NODES),
+        (short_of_time, ["delete"] * PODS, ["Disrupted"] * PODS),
         (drained, ["terminate", *["write_nodeclaim_status"] * NODES], ["InstanceTerminating"] * NODES),
         (terminated, ["delete"] * NODES, ["Finalized"] * NODES),
     ],
-    ids=["no pod waits", "no instance waits", "no claim waits"],
+    ids=["no pod waits", "kept", "deadline", "deleted", "no instance waits", "no claim waits"],
 )
 def test_events_are_recorded_last(
     world: World,
