@@ -18,7 +18,7 @@ from spotwright.model.quoting import quote
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
-from spotwright.workflows.interrupt import find_clusters, record_notices
+from spotwright.workflows.interrupt import record_batch
 
 # No further row is begun with less time left: about what it and the doorbells take with retries.
 LAST_SECONDS = 2
@@ -62,10 +62,8 @@ def _record(
     now: datetime,
 ) -> list[str]:
     """Record the notices of a batch, by message; the messages that must come back, or go to the dead letters."""
-    instances = {instance for notice in notices.values() for instance in notice.instance_ids}
-    concerned = find_clusters(clusters, interrupt_clients.instances(), instances) if instances else {}
-    failures = record_notices(
-        clusters, concerned, notices,
+    failures = record_batch(
+        clusters, interrupt_clients.instances(), notices,
         now=now, may_begin=lambda: sqs_batch.seconds_left(context) >= LAST_SECONDS,
     )  # fmt: skip
     for message_id, notice in notices.items():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spotwright.adapters import time_limit
-from spotwright.errors import Conflict, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, Throttled, Unavailable
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.rows import NoticeRow, Row
@@ -54,11 +54,11 @@ def test_aws_is_waited_for_until_shortly_before_the_end(world: World, monkeypatc
     """A try may take twelve seconds otherwise, and the function has ten."""
     module, left = load_handler("interrupt", world), list[float]()
 
-    def find_clusters(*_: object) -> dict[str, tuple[str, ...]]:
+    def record_batch(*_: object, **__: object) -> dict[str, ApiError]:
         left.append(time_limit.seconds_left(0))
-        return {"i-1": ()}
+        return {}
 
-    monkeypatch.setattr(module, "find_clusters", find_clusters)
+    monkeypatch.setattr(module, "record_batch", record_batch)
     module.handler(sqs_event([envelope(SPOT)]), Context(10))
     assert left == [pytest.approx(9.5, abs=0.5)]
     assert time_limit.seconds_left(0) == inf

@@ -12,22 +12,11 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.rows import NoticeRow, Row
 from spotwright.workflows.ports.state import ROWS_TOGETHER
+from tests.functions.counted_state import CountedState
 from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
 from tests.functions.interrupt_messages import REBALANCE, SPOT, STATE, change, envelope
 
 TEN = [f"i-{number:02}" for number in range(10)]
-
-
-class CountedState:
-    """The state of a cluster; each call of it is one of DynamoDB."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-        self.calls: list[str] = []
-
-    def __getattr__(self, action: str) -> Any:
-        self.calls.append(action)
-        return getattr(self._state, action)
 
 
 @pytest.fixture
@@ -93,10 +82,10 @@ def test_a_single_row_is_written_alone(world: World, calls: list[str]) -> None:
     receive(world, of("shutting-down", TEN[:1]))
     calls.clear()
     assert receive(world, of("terminated", TEN[:1])) == []
-    assert calls == ["notice", "save"]
+    assert calls == ["notices_of", "save"]
     calls.clear()
     assert receive(world, of("terminated", TEN[1:2])) == []
-    assert calls == ["notice", "create"]
+    assert calls == ["notices_of", "create"]
 
 
 def test_what_is_said_after_the_end_was_acted_on_is_not_written(world: World, calls: list[str]) -> None:
@@ -170,7 +159,7 @@ def test_rows_that_cannot_be_read_or_written_together_are_written_alone(
     world: World, action: str, error: ApiError
 ) -> None:
     receive(world, of("shutting-down", TEN))
-    world.effects.inject(Fault("state", action, error))
+    world.effects.inject(Fault("state", action, error, times=2))
     world.effects.inject(Fault("state", "save", Throttled("slow down"), times=1))
     assert receive(world, of("terminated", TEN)) == ["m0"]
     assert ended(world) == set(TEN[1:])

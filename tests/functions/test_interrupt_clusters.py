@@ -10,6 +10,7 @@ from spotwright.errors import ApiError, Denied, Throttled, Unavailable
 from spotwright.model.ec2.fleet import Instance
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows.ports.rows import EXPECTED, NoticeRow
 from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
 from tests.functions.interrupt_messages import SPOT, STATE, envelope, notices
 
@@ -107,3 +108,13 @@ def test_a_batch_asks_ec2_once(cell: dict[str, World], world: World, monkeypatch
     bodies = [envelope(SPOT, **{"instance-id": f"i-{number}"}) for number in range(10)]
     load_handler("interrupt", world).handler(sqs_event(bodies), Context())
     assert asked == [{f"i-{number}" for number in range(10)}]
+
+
+def test_in_a_cell_of_several_clusters_ec2_says_whose_end_it_is(cell: dict[str, World], world: World) -> None:
+    """Rows of each of them would have to be read first."""
+    tagged(world, "i-1", **{"eks:eks-cluster-name": "blue"})
+    for one in cell.values():
+        one.state.create(NoticeRow("i-1", one.cluster.name, "instance_terminated", phase=EXPECTED))
+    bodies = [envelope(STATE, state="terminated")]
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == []
+    assert {name for name, one in cell.items() if one.doorbells.messages_of("notices", "notice")} == {"blue"}

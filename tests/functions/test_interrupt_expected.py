@@ -1,14 +1,16 @@
 """What EC2 says of instances that Spotwright terminates, of which there are rows before: mostly it is known."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model.ec2.fleet import Instance
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.rows import EXPECTED, NoticeRow
+from tests.functions.counted_state import CountedState
 from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
 from tests.functions.interrupt_messages import REBALANCE, SPOT, STATE, envelope
 
@@ -50,6 +52,62 @@ def test_that_it_shuts_down_is_known_and_that_it_has_ended_rings(world: World, i
         assert rung(world) == list(instances)
     assert world.effects.select("state", "*")[-len(instances) :][-1].number <= before, "nothing was written"
     assert [world.state.notice(instance) for instance in instances] == rows
+
+
+def asked(world: World, bodies: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """How often EC2 was asked, and rows were read together, for this batch."""
+    before = world.effects.reads.copy()
+    assert receive(world, bodies) == []
+    reads = world.effects.reads - before
+    return reads["ec2", "instances_by_id"], reads["state", "notices_of"]
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "terminated"])
+@pytest.mark.parametrize("instances", [INSTANCES[:1], INSTANCES], ids=["alone", "together"])
+def test_ec2_is_not_asked_about_what_spotwright_terminates(
+    world: World, state: str, instances: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for instance in instances:
+        expected(world, instance)
+    counted = CountedState(world.state)
+    monkeypatch.setattr(world, "state", counted)
+    assert asked(world, of(state, instances)) == (0, 1)
+    assert counted.calls == ["notices_of"]
+
+
+def test_ec2_is_asked_about_the_others_of_a_batch_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected(world)
+    usual, ids = world.ec2.instances_by_id, list[str]()
+
+    def instances_by_id(instances: Collection[str]) -> tuple[Instance, ...]:
+        ids.extend(instances)
+        return usual(instances)
+
+    monkeypatch.setattr(world.ec2, "instances_by_id", instances_by_id)
+    assert asked(world, of("shutting-down")) == (1, 1)
+    assert ids == ["i-2"]
+
+
+def test_before_a_warning_no_row_is_read(world: World) -> None:
+    assert asked(world, [envelope(SPOT), envelope(SPOT, **{"instance-id": "i-2"})]) == (1, 0)
+
+
+def test_a_row_that_another_wrote_after_it_was_read_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance was warned of between the read and the write."""
+    usual = world.ec2.instances_by_id
+
+    def instances_by_id(instances: Collection[str]) -> tuple[Instance, ...]:
+        world.state.create(NoticeRow("i-1", world.cluster.name, "spot_interrupted", events=("e",)))
+        return usual(instances)
+
+    monkeypatch.setattr(world.ec2, "instances_by_id", instances_by_id)
+    assert receive(world, of("terminated")) == []
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert (row.kind, row.warning, row.ended) == ("instance_terminated", "spot_interrupted", True)
+    assert world.state.notice("i-2") is not None
 
 
 def test_both_in_a_batch_ring_once(world: World) -> None:

@@ -242,7 +242,7 @@ def test_a_call_rate_is_one_for_all_and_nobody_overwrites_it(state: StatePort) -
 def test_the_current_catalog_is_named(state: StatePort) -> None:
     assert state.catalog_key() == ""
     state.set_catalog_key("catalogs/x.json", at=1)
-    assert state.catalog_key() == "catalogs/x.json"
+    assert state.catalog_key() == state.recent_catalog_key() == "catalogs/x.json"
 
 
 def test_a_catalog_says_when_it_was_described(state: StatePort) -> None:

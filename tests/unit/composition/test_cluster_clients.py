@@ -228,3 +228,18 @@ def test_only_functions_that_change_something_use_the_role_that_may(
 ) -> None:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", function)
     assert cluster_clients.ports("cluster-3").role_arn == f"arn:{role}:cluster-3"
+
+
+def test_the_state_of_a_cluster_keeps_a_heartbeat_for_some_seconds(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def get_item(**call: object) -> dict[str, object]:
+        asked.append(call)
+        return {}
+
+    monkeypatch.setattr(clients, "client", lambda service: SimpleNamespace(get_item=get_item))
+    state = cluster_clients.ports(NAMES[0]).state
+    assert [state.heartbeat(), state.heartbeat()] == [0, 0]
+    assert len(asked) == 1

@@ -29,6 +29,7 @@ def world() -> World:
 READS: dict[str, Callable[[StatePort], object]] = {
     "heartbeat": lambda state: state.heartbeat(),
     "catalog_key": lambda state: state.catalog_key(),
+    "recent_catalog_key": lambda state: state.recent_catalog_key(),
     "pods_alike": lambda state: state.pods_alike(),
     "registration_health": lambda state: state.registration_health("uid"),
     "refused_evictions": lambda state: state.refused_evictions(),
@@ -37,8 +38,9 @@ READS: dict[str, Callable[[StatePort], object]] = {
 
 def failing(read: Callable[[], Any]) -> StatePort:
     state = SimpleNamespace(
-        heartbeat=read, catalog_key=read, pods_alike=read, registration_health=lambda _: read(), refused_evictions=read
-    )
+        heartbeat=read, catalog_key=read, recent_catalog_key=read, pods_alike=read,
+        registration_health=lambda _: read(), refused_evictions=read,
+    )  # fmt: skip
     return reading_once(cast("StatePort", state))
 
 
@@ -54,6 +56,9 @@ class Counted:
 
     def catalog_key(self) -> str:
         return self._count(self._state.catalog_key())
+
+    def recent_catalog_key(self) -> str:
+        return self._count(self._state.recent_catalog_key())
 
     def pods_alike(self) -> bool:
         return self._count(self._state.pods_alike())

@@ -1,5 +1,6 @@
 """Spotwright terminates instances: a notice of each end is there before EC2 tells of it."""
 
+import sys
 from collections.abc import Collection
 
 import pytest
@@ -11,12 +12,14 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows import lifecycle as workflows
 from spotwright.workflows.lifecycle.termination.instances import (
     EXPECTED_WITHIN,
     InstanceTermination,
     terminate_all,
 )
 from spotwright.workflows.lifecycle.workflow import step_doorbells
+from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, epoch_ms
 from tests.scenarios.lifecycle.termination.drained_claims import NODES, STATE, drained, step
 
@@ -57,6 +60,76 @@ def test_claims_go_with_what_ec2_tells_last_and_what_it_tells_first_wakes_nobody
     assert phases(world, claims) == ["done"] * NODES
 
 
+def ended(world: World) -> list[NodeClaim]:
+    """Claims whose ends are expected, and of which EC2 has told the last."""
+    claims = drained(world)
+    step(world)
+    while any(instance.state != "terminated" for instance in world.ec2.all_instances()):
+        world.pass_second()
+    world.doorbells.messages.clear()
+    tell(world, claims, "terminated")
+    return claims
+
+
+def hear(world: World) -> None:
+    assert step_doorbells(world.ports, world.doorbells.receive("notices"), now=world.clock.now()) == {}
+
+
+def test_of_ends_that_are_expected_no_other_notice_is_read_and_the_planner_is_not_loaded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = ended(world)
+    # Whoever imports it now fails.
+    monkeypatch.delattr(workflows, "interruptions", raising=False)
+    monkeypatch.setitem(sys.modules, "spotwright.workflows.lifecycle.interruptions", None)
+    read: list[str] = []
+    monkeypatch.setattr(world.state, "notices", lambda: read.append("all that are open"))
+    hear(world)
+    assert not world.claims()
+    assert phases(world, claims) == ["done"] * NODES
+    assert not read
+
+
+def test_other_notices_take_their_step_beside_ends_that_are_expected(world: World) -> None:
+    world.deploy(builders.pod("stays", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (warned,) = world.claims()
+    world.cluster.delete("nodeclaims", warned.metadata)
+    id = instance_id(warned.provider_id)
+    assert world.state.create(NoticeRow(id, world.cluster.name, NoticeKind.INSTANCE_TERMINATED, phase=EXPECTED))
+    other = NoticeRow("i-00000000000000009", world.cluster.name, NoticeKind.INSTANCE_TERMINATED, ended=True)
+    assert world.state.create(other)
+    bells = [Doorbell(world.cluster.name, "notice", row) for row in (id, other.instance_id)]
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    assert phases(world, [warned]) == ["done"]
+    (row,) = world.state.notices_of([other.instance_id])
+    assert row.phase == "done"
+
+
+def test_an_end_is_no_longer_expected_where_its_claim_stays(world: World) -> None:
+    """A row of before, of an instance that somebody else has ended: its notice is handled as any other."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (claim,) = world.claims()
+    id = instance_id(claim.provider_id)
+    assert world.state.create(NoticeRow(id, world.cluster.name, NoticeKind.INSTANCE_TERMINATED, phase=EXPECTED))
+    world.ec2.terminate([id])
+    while any(instance.state != "terminated" for instance in world.ec2.all_instances()):
+        world.pass_second()
+    tell(world, [claim], "terminated")
+    hear(world)
+    assert world.claims()[0].metadata.deletion_timestamp is not None
+
+
+@pytest.mark.parametrize("action", ["notices_of", "save_together"])
+def test_ends_whose_rows_cannot_be_read_or_written_are_heard_of_again(world: World, action: str) -> None:
+    claims = ended(world)
+    world.effects.inject(Fault("state", action, Unavailable("no table")))
+    hear(world)
+    assert world.run(120, until=lambda: phases(world, claims) == ["done"] * NODES and not world.claims())
+    assert not world.failures
+
+
 def terminations(world: World, number: int) -> list[InstanceTermination]:
     (claim, *_) = drained(world)
     return [InstanceTermination(f"i-{index:017}", "z", claim) for index in range(number)]
@@ -89,14 +162,9 @@ def test_a_notice_that_another_writes_meanwhile_keeps_no_other(world: World, mon
 
 
 def test_what_ec2_tells_late_or_again_is_no_news(world: World) -> None:
-    claims = drained(world)
-    step(world)
-    while any(instance.state != "terminated" for instance in world.ec2.all_instances()):
-        world.pass_second()
-    world.doorbells.messages.clear()
-    tell(world, claims, "terminated")
+    claims = ended(world)
     world.clock.advance(2)
-    step_doorbells(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
+    hear(world)
     rows = world.state.notices_of([instance_id(claim.provider_id) for claim in claims])
     assert phases(world, claims) == ["done"] * NODES
     for state in ("shutting-down", "terminated"):

@@ -1,7 +1,7 @@
 """Reads the environment, makes clients, and wires the ports of a cluster.
 
 Adapters live as long as the process, and none goes stale: credentials and tokens are renewed, catalogs are
-content-addressed, facts about the cluster are read again after ten minutes.
+content-addressed, facts about the cluster are read again after ten minutes, and heartbeats after seconds.
 """
 
 import logging
@@ -34,6 +34,7 @@ from spotwright.settings import PROVISIONER, Environment
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.state import RECENT_SECONDS
 
 log: Final = logging.getLogger("spotwright.composition")
 
@@ -126,7 +127,13 @@ class ClusterClients:
     @_made_once
     def state(self) -> DynamoState:
         deployed, client = self._deployed, clients.client("dynamodb")
-        return DynamoState(client, table=deployed.table, cluster=self._name, memory_table=deployed.memory_table)
+        return DynamoState(
+            client,
+            table=deployed.table,
+            cluster=self._name,
+            memory_table=deployed.memory_table,
+            recent_seconds=RECENT_SECONDS,
+        )
 
     @_made_once
     def blobs(self) -> S3Blobs:

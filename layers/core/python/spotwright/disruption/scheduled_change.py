@@ -21,8 +21,6 @@ from spotwright.scheduling.plan import Plan
 REASON: Final = SCHEDULED_CHANGE
 # A trial without the nodes whose pods had no place follows; so many in an evaluation. The last one begins anywhere.
 MAXIMUM_TRIALS: Final = 6
-# So long before the time that EC2 names the node is drained, whatever the budgets say.
-LAST_HOUR_MS: Final = 60 * 60 * 1000
 
 
 def replace_scheduled(

@@ -328,6 +328,9 @@ class FakeState:
     def catalog_key(self) -> str:
         return self.current_catalog_key
 
+    def recent_catalog_key(self) -> str:
+        return self.current_catalog_key
+
     def set_catalog_key(self, key: str, at: int) -> None:
         with self._effects.record("state", "set_catalog_key", key):
             self.current_catalog_key, self.catalog_time = key, at

@@ -3,7 +3,8 @@
 A notice concerns the cluster that its instance is tagged for. The tags of a batch are read in a single call, which is
 given up after two seconds: where they are not known, every cluster of the cell has a row and is rung for, as each would
 have to be without the call. Tags are there as soon as the instance is; a row for each instance would have to be written
-at every launch, and a notice that comes before it would find none.
+at every launch, and a notice that comes before it would find none. Only an instance that Spotwright terminates has a
+row before EC2 tells of its end: in a cell of a single cluster EC2 is not asked about it.
 """
 
 import logging
@@ -53,10 +54,46 @@ def interrupt(
     """
     notice = interruption_messages.parse_notice(envelope, now=now)
     if notice is not None:
-        concerned = find_clusters(clusters, instances, notice.instance_ids)
-        for failure in record_notices(clusters, concerned, {"": notice}, now=now).values():
+        for failure in record_batch(clusters, instances, {"": notice}, now=now).values():
             raise failure
     return notice
+
+
+def record_batch(
+    clusters: Mapping[str, InterruptPorts],
+    instances: InstanceTagsPort,
+    notices: Mapping[str, Notice],
+    *,
+    now: datetime,
+    may_begin: Callable[[], bool] = lambda: True,
+) -> dict[str, ApiError]:
+    """``record_notices`` for the clusters that the instances of these messages may belong to."""
+    named = {instance for notice in notices.values() for instance in notice.instance_ids}
+    known = _rows_beside_ends(clusters, notices.values(), named)
+    expected = {row.instance_id: tuple(clusters) for row in known.values() if row is not None and row.phase == EXPECTED}
+    concerned = {**find_clusters(clusters, instances, named - expected.keys()), **expected}
+    return record_notices(clusters, concerned, notices, now=now, may_begin=may_begin, known=known)
+
+
+# The row of an instance in the only cluster of a cell, None = there is none; nothing of one whose row was not read.
+type _KnownRows = Mapping[str, NoticeRow | None]
+
+
+def _rows_beside_ends(
+    clusters: Mapping[str, InterruptPorts], notices: Iterable[Notice], instances: Collection[str]
+) -> _KnownRows:
+    """What is stored of the instances of a batch in which EC2 tells of an end: mostly Spotwright terminates the
+    instance, and its row says so, which saves the call of EC2. Of several clusters each would have to be read.
+    """
+    if len(clusters) != 1 or not any(notice.kind in ENDED_KINDS for notice in notices):
+        return {}
+    ((_, ports),) = clusters.items()
+    try:
+        found = {row.instance_id: row for row in ports.state.notices_of(sorted(instances))}
+    except ApiError:
+        # Each row is read again before it is written.
+        return {}
+    return {id: found.get(id) for id in instances}
 
 
 def find_clusters(
@@ -87,17 +124,19 @@ def record_notices(
     *,
     now: datetime,
     may_begin: Callable[[], bool] = lambda: True,
+    known: _KnownRows | None = None,
 ) -> dict[str, ApiError]:
     """A row for each instance of a batch and each cluster that it may belong to; then each cluster is rung for once.
 
     Where Spotwright terminates the instance there is a row already: that it shuts down is known, and rings for nothing.
 
-    ``notices``: by message; ``concerned``: clusters by instance; ``may_begin``: whether time is left for a further row.
+    ``notices``: by message; ``concerned``: clusters by instance; ``may_begin``: whether time is left for a further row;
+    ``known``: rows as they were read a moment ago.
     The answer: messages that must come back, and why. A message fails with any row of its instances, and with the ring
     of any of their clusters.
     """
     targets = {message: _targets(notice, concerned) for message, notice in notices.items()}
-    outcomes = _write_rows(clusters, _severest_first(notices, targets), now, may_begin)
+    outcomes = _write_rows(clusters, _severest_first(notices, targets), now, may_begin, known or {})
     rung = _ring(clusters, {target: notice for target, notice in outcomes.items() if isinstance(notice, Notice)})
     failures = {target: failure for target, failure in outcomes.items() if isinstance(failure, ApiError)}
     return {
@@ -134,6 +173,7 @@ def _write_rows(
     notices: Mapping[_Target, Sequence[Notice]],
     now: datetime,
     may_begin: Callable[[], bool],
+    known: _KnownRows,
 ) -> dict[_Target, Notice | ApiError | None]:
     """Those of a cluster together, and where that is refused side by side; of each row the notice that counts, None =
     it is known already, or why it could not be written."""
@@ -143,14 +183,14 @@ def _write_rows(
         # A message may name any number of instances.
         if 1 < len(own) <= ROWS_TOGETHER:
             with suppress(ApiError):
-                return _write_together(clusters[cluster].state, own, now, may_begin)
+                return _write_together(clusters[cluster].state, own, now, may_begin, known)
         return {}
 
     def write(target: _Target) -> Notice | ApiError | None:
         if not may_begin():
             return Unavailable("no time was left to write the row of its notice", code="NoTimeLeft")
         try:
-            return _write_notice(clusters[target.cluster].state, target, notices[target], now)
+            return _write_notice(clusters[target.cluster].state, target, notices[target], now, known)
         except ApiError as failure:
             return failure
 
@@ -158,6 +198,9 @@ def _write_rows(
     for written in in_parallel(write_together, sorted({target.cluster for target in notices})):
         outcomes |= written
     alone = [target for target in notices if target not in outcomes]
+    if len(notices) > 1:
+        # Where rows were refused together, another may have written one of them since it was read.
+        known = {}
     return outcomes | dict(zip(alone, in_parallel(write, alone), strict=True))
 
 
@@ -247,7 +290,11 @@ def _is_end(notices: Sequence[Notice]) -> bool:
 
 
 def _write_together(
-    state: StatePort, notices: Mapping[_Target, Sequence[Notice]], now: datetime, may_begin: Callable[[], bool]
+    state: StatePort,
+    notices: Mapping[_Target, Sequence[Notice]],
+    now: datetime,
+    may_begin: Callable[[], bool],
+    known: _KnownRows,
 ) -> dict[_Target, Notice | None]:
     """The rows of a cluster by a single write, after a read where some may exist; of each row the notice that counts,
     None = it is known already. Empty where that is refused, or no time is left for the second call.
@@ -259,7 +306,9 @@ def _write_together(
             return {target: several[0] for target, several in notices.items()}
         if not may_begin():
             return {}
-    existing = {row.instance_id: row for row in state.notices_of([target.instance for target in notices])}
+    unread = [target.instance for target in notices if target.instance not in known]
+    read = {row.instance_id: row for row in state.notices_of(unread)} if unread else {}
+    existing = read | {id: row for id, row in known.items() if row is not None}
     changes = {
         target: _change(target, several, now, existing.get(target.instance)) for target, several in notices.items()
     }
@@ -273,21 +322,25 @@ def _write_together(
     return {target: change.notice for target, change in changes.items()}
 
 
-def _write_notice(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice | None:
+def _write_notice(
+    state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime, known: _KnownRows
+) -> Notice | None:
     """The row of the severest of these notices that is news; the notice that was written, or the severest of all, None
     = it is known already."""
     try:
-        return _write_once(state, target, notices, now)
+        return _write_once(state, target, notices, now, known)
     except Conflict:
         # Another invocation wrote the row meanwhile: one more attempt, then SQS delivers the message again.
-        return _write_once(state, target, notices, now)
+        return _write_once(state, target, notices, now, {})
 
 
-def _write_once(state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime) -> Notice | None:
+def _write_once(
+    state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime, known: _KnownRows
+) -> Notice | None:
     new = _notice_row(target, notices[0], notices, now)
-    if not _is_end(notices) and state.create(new):
+    if not _is_end(notices) and target.instance not in known and state.create(new):
         return notices[0]
-    existing = state.notice(target.instance)
+    existing = known[target.instance] if target.instance in known else state.notice(target.instance)
     if existing is None:
         if state.create(new):
             return notices[0]

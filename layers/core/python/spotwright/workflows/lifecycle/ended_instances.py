@@ -4,26 +4,54 @@ EC2 tells twice of each: that it shuts down, which is known, and that it is term
 last step here: a hundred that go at once need no doorbell each, and what EC2 shows of their instances is a single read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
 from spotwright.aws.interruption_messages import ENDED_KINDS
-from spotwright.errors import Conflict
+from spotwright.errors import ApiError, Conflict
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows.lifecycle.actions import ring_lifecycle
 from spotwright.workflows.lifecycle.gathering import gathering
-from spotwright.workflows.lifecycle.interruption_facts import Facts, ends_with_claim
-from spotwright.workflows.lifecycle.interruption_writes import trying_again
+from spotwright.workflows.lifecycle.interruption_attempts import trying_again
+from spotwright.workflows.lifecycle.interruption_facts import Facts, ends_with_claim, read_facts
 from spotwright.workflows.lifecycle.nodeclaims import step_claim
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, epoch_ms
 from spotwright.workflows.rows_together import write_rows
+
+
+def step_expected_ends(
+    ports: LifecyclePorts, instances: Collection[str], *, now: datetime, seconds_left: SecondsLeft = None
+) -> frozenset[str]:
+    """One step of these notices, if all of them are ends that are expected: neither the other notices of the cluster
+    are read for it, nor the planner loaded. Those for which no step was taken.
+    """
+    left = frozenset(instances)
+    try:
+        rows = [as_heard(row) for row in ports.state.notices_of(left) if row.phase == EXPECTED]
+    except ApiError:
+        # Their usual step reads them, and says so where it fails as well.
+        return left
+    if len(rows) < len(left):
+        # A doorbell may ring for more than the notice that it names, and other notices come before ends.
+        return left
+    with trying_again(ports, left, ", ".join(sorted(left))):
+        facts = read_facts(ports, rows, now)
+        expected = [row for row in rows if is_expected(row, facts)]
+        end_claims(ports, expected, facts, now, seconds_left)
+        return left - {row.instance_id for row in expected}
+    return frozenset()
+
+
+def as_heard(row: NoticeRow) -> NoticeRow:
+    """Of an end that is expected: whoever rings says that it has come, or its time is over."""
+    return msgspec.structs.replace(row, phase="new", ended=True) if row.phase == EXPECTED else row
 
 
 def is_expected(row: NoticeRow, facts: Facts) -> bool:

@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import ENDED_KINDS, REPLACED_KINDS, NoticeKind
-from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -30,6 +29,8 @@ from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 # EC2 takes an instance at the second that it names. A warning that is first looked at so long after that is asked
 # about: the instance may run on.
 EXPIRED_MS: Final = 60_000
+# So long before the time of what EC2 has scheduled the node is drained, whatever the budgets say.
+LAST_HOUR_MS: Final = 60 * 60 * 1000
 # States of an instance that does not end.
 RUNNING: Final = ("pending", "running")
 # An id of another form than EC2's, of which it says so: no instance has it.

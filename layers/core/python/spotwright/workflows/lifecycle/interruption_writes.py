@@ -1,14 +1,13 @@
 """What steps of interruption notices write: the deletion of a NodeClaim, Events, offerings, the notice itself."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.errors import ApiError, Conflict, NotFound
+from spotwright.errors import ApiError
 from spotwright.lifecycle.retry import TERMINATION_TICKS
 from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
@@ -24,7 +23,6 @@ from spotwright.workflows.lifecycle.actions import (
     nodes_of,
     ring_lifecycle,
     ring_next_tick,
-    ring_notices,
 )
 from spotwright.workflows.lifecycle.interruption_decisions import (
     AnnouncedOffering,
@@ -43,9 +41,6 @@ EVENTS: Final = {
     NoticeKind.INSTANCE_TERMINATED: events.INSTANCE_TERMINATING,
     NoticeKind.SCHEDULED_CHANGE: events.INSTANCE_UNHEALTHY,
 }
-
-# Until a notice is tried again whose step an API did not answer.
-RETRY_SECONDS: Final = 2
 
 
 def delete_announced(
@@ -109,16 +104,3 @@ def record_event_of_claim(
 
 def save_notice(ports: LifecyclePorts, row: NoticeRow, **fields: object) -> NoticeRow:
     return ports.state.save(msgspec.structs.replace(row, **fields))
-
-
-@contextmanager
-def trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -> Iterator[None]:
-    """Ring for these notices once more when their step fails."""
-    try:
-        yield
-    except (Conflict, NotFound) as lost:
-        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="notice", object=names, conflict=str(lost))
-        ring_notices(ports, instances, delay_seconds=1)
-    except ApiError as failure:
-        log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
-        ring_notices(ports, instances, delay_seconds=RETRY_SECONDS)

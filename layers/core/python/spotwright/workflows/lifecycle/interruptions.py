@@ -20,7 +20,8 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import cordon, log, nodes_of, ring_lifecycle, ring_notices
 from spotwright.workflows.lifecycle.commands import EARLY_MS
-from spotwright.workflows.lifecycle.ended_instances import end_claims, is_expected
+from spotwright.workflows.lifecycle.ended_instances import as_heard, end_claims, is_expected
+from spotwright.workflows.lifecycle.interruption_attempts import trying_again
 from spotwright.workflows.lifecycle.interruption_decisions import (
     GATHER_MAXIMUM_MS,
     PLANNER_SECONDS,
@@ -37,7 +38,6 @@ from spotwright.workflows.lifecycle.interruption_writes import (
     record_event_of_claim,
     remember_offerings,
     save_notice,
-    trying_again,
 )
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.single_notices import LOOK_SECONDS, end_unclaimed, end_waiting, start
@@ -45,7 +45,7 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import planner_at_work
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import EXPECTED, RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import RECOMMENDED, SCHEDULED, CommandRow, NoticeRow, epoch_ms
 from spotwright.workflows.rows_together import write_rows
 
 WORK: Final = "notices"
@@ -74,7 +74,7 @@ def step_notices(
     """
     names = ", ".join(sorted(instances))
     with trying_again(ports, instances, names):
-        open_rows = (_as_heard(row) for row in ports.state.notices())
+        open_rows = (as_heard(row) for row in ports.state.notices())
         rows = [row for row in open_rows if row.instance_id in instances or row.kind in REPLACED_KINDS]
         new = [row for row in rows if row.kind in REPLACED_KINDS and row.phase == "new"]
         replacing = [row for row in rows if row.kind in REPLACED_KINDS and row.phase != "new"]
@@ -86,11 +86,6 @@ def step_notices(
                 _step_replacing(ports, replacing, instances, now, seconds_left)
         if others:
             _step_others(ports, others, now, seconds_left)
-
-
-def _as_heard(row: NoticeRow) -> NoticeRow:
-    """Of an end that is expected: whoever rings says that it has come, or its time is over."""
-    return msgspec.structs.replace(row, phase="new", ended=True) if row.phase == EXPECTED else row
 
 
 def _step_new(ports: LifecyclePorts, rows: Sequence[NoticeRow], now: datetime, seconds_left: SecondsLeft) -> None:

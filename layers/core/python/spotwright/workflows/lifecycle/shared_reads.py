@@ -46,6 +46,7 @@ class _State:
         self._state = state
         self.heartbeat = _ReadOnce(state.heartbeat)
         self.catalog_key = _ReadOnce(state.catalog_key)
+        self.recent_catalog_key = _ReadOnce(state.recent_catalog_key)
         self.pods_alike = _ReadOnce(state.pods_alike)
         self._refused = _ReadOnce(state.refused_evictions)
         self._health: dict[str, _ReadOnce[RegistrationHealth | None]] = {}
@@ -82,7 +83,7 @@ class _State:
 
 
 def reading_once(state: StatePort) -> StatePort:
-    """The same for one invocation, in which the heartbeat, the catalog's key, whether pods are alike, a NodePool's
+    """The same for one invocation, in which the heartbeat, keys of the catalog, whether pods are alike, a NodePool's
     registration health and refused evictions are read once, and a throttle is asked once.
     """
     return cast("StatePort", _State(state))

@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
-from spotwright.disruption.scheduled_change import LAST_HOUR_MS
 from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -23,7 +22,14 @@ from spotwright.workflows.lifecycle.interruption_decisions import (
     mark_offerings,
     taken_at,
 )
-from spotwright.workflows.lifecycle.interruption_facts import RUNNING, Answer, Facts, asks_ec2, is_last_hour
+from spotwright.workflows.lifecycle.interruption_facts import (
+    LAST_HOUR_MS,
+    RUNNING,
+    Answer,
+    Facts,
+    asks_ec2,
+    is_last_hour,
+)
 from spotwright.workflows.lifecycle.interruption_writes import (
     EVENTS,
     delete_announced,

@@ -16,6 +16,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, repairs
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle
+from spotwright.workflows.lifecycle.ended_instances import step_expected_ends
 from spotwright.workflows.lifecycle.gathering import GatheringPorts, gathering
 from spotwright.workflows.lifecycle.joining import nominations
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
@@ -193,11 +194,13 @@ def _step_notices(
     ports: LifecyclePorts, bells: tuple[Doorbell, ...], *, now: datetime, seconds_left: SecondsLeft
 ) -> dict[tuple[str, str], Exception]:
     """All notices together, which fail together."""
-    # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.
-    from spotwright.workflows.lifecycle import interruptions
-
     try:
-        interruptions.step_notices(ports, {bell.key for bell in bells}, now=now, seconds_left=seconds_left)
+        left = step_expected_ends(ports, {bell.key for bell in bells}, now=now, seconds_left=seconds_left)
+        if left:
+            # Only these need the planner, whose modules are a fifth of what a cold start imports.
+            from spotwright.workflows.lifecycle import interruptions
+
+            interruptions.step_notices(ports, left, now=now, seconds_left=seconds_left)
     except Exception as failure:  # noqa: BLE001 notices must not keep claims and launches
         _log_failure("notice", ", ".join(bell.key for bell in bells), failure)
         return {(bell.kind, bell.key): failure for bell in bells}

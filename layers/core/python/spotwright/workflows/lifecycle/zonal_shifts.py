@@ -12,8 +12,10 @@ RETRY_SECONDS: Final = 60
 
 
 def shifted_zones(ports: LifecyclePorts) -> frozenset[str]:
-    """Names of the shifted zones, by the newest catalog. It has their ids; the subnets of classes have the names."""
-    shifted = ports.catalogs.read(ports.state.catalog_key()).shifted_zone_ids
+    """Names of the shifted zones, by the newest catalog or that of some seconds before: a catalog learns of a shift
+    within minutes. It has their ids; the subnets of classes have the names.
+    """
+    shifted = ports.catalogs.read(ports.state.recent_catalog_key()).shifted_zone_ids
     if not shifted:
         return frozenset()
     subnets = (subnet for node_class in ports.cluster.nodeclasses() for subnet in node_class.subnets)

@@ -23,6 +23,8 @@ from spotwright.workflows.ports.rows import (
 # Of a transaction:
 # https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
 ROWS_TOGETHER: Final = 100
+# How old the forwarder's heartbeat and a recent catalog key may be.
+RECENT_SECONDS: Final = 5
 # No two works of a kind are noted for times that differ by so much.
 WRONG_CLOCK_MS: Final = 60_000
 # A work of ``begin_planning``, whose end ``cluster`` tells: evaluations of disruption that list the cluster, and the
@@ -171,7 +173,7 @@ class StatePort(Protocol):
         ...
 
     def heartbeat(self) -> int:
-        """Epoch milliseconds of the forwarder's last heartbeat; 0 = never."""
+        """Epoch milliseconds of the forwarder's last heartbeat; 0 = never. As it was at most RECENT_SECONDS ago."""
         ...
 
     def breaker(self) -> Breaker: ...
@@ -196,6 +198,10 @@ class StatePort(Protocol):
         ...
 
     def catalog_key(self) -> str: ...
+    def recent_catalog_key(self) -> str:
+        """As it was at most RECENT_SECONDS ago: for what may be known seconds later, and not for what is bought."""
+        ...
+
     def set_catalog_key(self, key: str, at: int) -> None: ...
     def catalog_stored_at(self) -> int: ...
     def begin_region_read(self, now: int, *, since: int) -> bool:

@@ -25,6 +25,7 @@ from spotwright.adapters.aws.dynamodb.items import (
     number_attribute,
 )
 from spotwright.adapters.aws.dynamodb.table import Table
+from spotwright.adapters.recent_reads import RecentRead
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict
@@ -53,13 +54,25 @@ _HAS_VERSION: Final = "version = :v"
 
 
 class DynamoState:
-    """See StatePort. ``memory_table``: see ``account_state``; "" = the cell's own table."""
+    """See StatePort. ``memory_table``: see ``account_state``; "" = the cell's own table. ``recent_seconds``: how old a
+    heartbeat and a recent catalog key may be, 0 = they are read each time.
+    """
 
-    def __init__(self, client: "DynamoDBClient", *, table: str, cluster: str, memory_table: str = "") -> None:
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        *,
+        table: str,
+        cluster: str,
+        memory_table: str = "",
+        recent_seconds: float = 0,
+    ) -> None:
         self._table, self._cluster = Table(client, table), cluster
         self._cluster_item = ClusterItem(self._table, cluster)
         self._catalog = CatalogPointer(self._table, cluster)
         self._account = AccountState(self._table, Table(client, memory_table) if memory_table else None)
+        self._heartbeat = RecentRead(self._read_heartbeat, recent_seconds)
+        self._recent_catalog_key = RecentRead(self._catalog.key, recent_seconds)
 
     def cluster(self) -> ClusterRow:
         return self._cluster_item.read()
@@ -181,6 +194,9 @@ class DynamoState:
         self._account.save_call_rate(rate)
 
     def heartbeat(self) -> int:
+        return self._heartbeat()
+
+    def _read_heartbeat(self) -> int:
         item = self._table.get(f"forwarder#{self._cluster}", "heartbeat")
         return 0 if item is None else number_attribute(item, "at")
 
@@ -218,6 +234,9 @@ class DynamoState:
 
     def catalog_key(self) -> str:
         return self._catalog.key()
+
+    def recent_catalog_key(self) -> str:
+        return self._recent_catalog_key()
 
     def set_catalog_key(self, key: str, at: int) -> None:
         self._catalog.set_key(key, at)
