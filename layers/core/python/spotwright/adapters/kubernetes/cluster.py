@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.adapters.batched_reads import BatchedReads
 from spotwright.adapters.kubernetes import node_patch, nominations
 from spotwright.adapters.kubernetes.codecs.capacity_buffer import decode_capacity_buffer
 from spotwright.adapters.kubernetes.codecs.listed_objects import node_decoder, object_decoder
@@ -46,6 +45,7 @@ from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage
 from spotwright.telemetry.rows import Event
+from spotwright.workflows.batched_calls import BatchedCalls
 
 _PATHS: Final = {
     "pods": "/api/v1/pods",
@@ -83,7 +83,7 @@ class KubernetesCluster:
         self._api = transport
         self._events = EventRecorder(transport)
         # The steps of an invocation ask for one instance each, side by side.
-        self._claims_together = BatchedReads(self._cached_claims)
+        self._claims_together = BatchedCalls(self._cached_claims)
 
     def pods(self, *, node: str = "", pending: bool = False, limit: int | None = None) -> tuple[Pod, ...]:
         if node and not is_name(node):

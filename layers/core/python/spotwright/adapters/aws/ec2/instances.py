@@ -17,11 +17,11 @@ from botocore.exceptions import ClientError
 from spotwright.adapters.aws.ec2.codecs.instance import decode_fleet_error, decode_fleet_instances, decode_instance
 from spotwright.adapters.aws.ec2.codecs.instance_status import EVENT_CODES, decode_instance_status
 from spotwright.adapters.aws.errors import translate_errors
-from spotwright.adapters.batched_reads import BatchedReads
 from spotwright.errors import ApiError, Conflict, Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
 from spotwright.model.ec2.instance_status import InstanceStatus
+from spotwright.workflows.batched_calls import BatchedCalls
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -54,7 +54,7 @@ class Ec2:
 
     def __init__(self, client: "EC2Client", *, cluster: str, without_retries: "EC2Client | None" = None) -> None:
         self._client, self._cluster, self._client_without_retries = client, cluster, without_retries or client
-        self._together: Final = BatchedReads(self._read_together)
+        self._together: Final = BatchedCalls(self._read_together)
 
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
         with translate_errors("CreateFleet"):

@@ -1,15 +1,15 @@
-"""Reads of single objects by threads, made together."""
+"""What threads ask for at the same moment, asked for by one call."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
-from spotwright.adapters.batched_reads import BatchedReads
 from spotwright.errors import ApiError, NotFound
+from spotwright.workflows.batched_calls import BatchedCalls
 
 
 class Source:
@@ -30,7 +30,7 @@ class Source:
 @contextmanager
 def beside_a_read(source: Source, *keys: str) -> Iterator[list[Future[str]]]:
     """While the key "first" is being read, the others are asked for; they are answered after the block."""
-    batched = BatchedReads(source)
+    batched = BatchedCalls(source)
     with ThreadPoolExecutor(len(keys) + 1) as threads:
         asked = [threads.submit(batched, "first")]
         while not source.reads:
@@ -75,7 +75,7 @@ def test_a_call_that_fails_is_the_failure_of_all_who_wait_for_it_and_of_nobody_e
             raise failure
         return found
 
-    batched = BatchedReads(fails)
+    batched = BatchedCalls(fails)
     with ThreadPoolExecutor(3) as threads:
         first = threads.submit(batched, "first")
         while not source.reads:
@@ -90,7 +90,7 @@ def test_a_call_that_fails_is_the_failure_of_all_who_wait_for_it_and_of_nobody_e
 
 def test_a_key_that_the_call_forgot_keeps_nobody_waiting() -> None:
     source = Source()
-    batched = BatchedReads[str, str](lambda keys: {key: found for key, found in source(keys).items() if key != "b"})
+    batched = BatchedCalls[str, str](lambda keys: {key: found for key, found in source(keys).items() if key != "b"})
     with ThreadPoolExecutor(3) as threads:
         first = threads.submit(batched, "first")
         while not source.reads:
@@ -102,3 +102,20 @@ def test_a_key_that_the_call_forgot_keeps_nobody_waiting() -> None:
         source.open.set()
     assert [first.result(), asked.result()] == ["FIRST", "A"]
     assert isinstance(forgotten.exception(), KeyError)
+
+
+@pytest.mark.parametrize("asked", ["other", "first"])
+def test_what_a_call_asks_for_itself_is_a_call_of_its_own(asked: str) -> None:
+    """It does not wait for the call that it is a part of."""
+    calls = list[Sequence[str]]()
+
+    def asks_again(keys: Sequence[str]) -> Mapping[str, str | Exception]:
+        calls.append(keys)
+        return {key: batched(asked) if len(calls) == 1 else key.upper() for key in keys}
+
+    batched, answers = BatchedCalls(asks_again), list[str]()
+    thread = Thread(target=lambda: answers.append(batched("first")), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert answers == [asked.upper()]
+    assert calls == [("first",), (asked,)]
