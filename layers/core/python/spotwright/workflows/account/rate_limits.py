@@ -1,20 +1,21 @@
 """Keeping to EC2's request limits, for all clusters of the account: callers wait before EC2 has to throttle them."""
 
 import zlib
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from threading import RLock
 from typing import Final
 
+import msgspec
+
 from spotwright.aws import token_bucket
-from spotwright.errors import Conflict
+from spotwright.aws.token_bucket import TokenBucket
+from spotwright.errors import ApiError, Conflict
+from spotwright.workflows.batched_calls import BatchedCalls
 from spotwright.workflows.ports.state import StatePort
 
 ATTEMPTS: Final = 8
 # Callers that must wait are spread over this many seconds.
 SPREAD_SECONDS: Final = 4
-
-# Threads of an invocation would only lose the row to each other.
-_TURN: Final = RLock()
 
 CREATE_FLEET: Final = "CreateFleet"
 CREATE_LAUNCH_TEMPLATE: Final = "CreateLaunchTemplate"
@@ -25,26 +26,72 @@ TERMINATED_INSTANCES: Final = token_bucket.TERMINATED_INSTANCES
 CREATE_TAGS: Final = "CreateTags"
 
 
+class _Take(msgspec.Struct, frozen=True, eq=False):
+    """What somebody wants to call now. Takes are different ones however much they are alike."""
+
+    state: StatePort
+    action: str
+    calls: int
+    caller: str
+    now_ms: int
+
+
 def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls: int = 1) -> int:
-    """0: the calls are counted and may be made now; else the seconds to wait. ``caller`` spreads the waits."""
-    now_ms = int(now.timestamp() * 1000)
-    with _TURN:
-        return _acquire(state, action, caller, now_ms, calls)
+    """0: the calls are counted and may be made now; else the seconds to wait. ``caller`` spreads the waits.
+
+    What threads want to call at the same moment is counted by one write: who comes first gets what there is. A failure
+    of the table is that of all of them.
+    """
+    return _TAKES(_Take(state, action, calls, caller, int(now.timestamp() * 1000)))
 
 
-def _acquire(state: StatePort, action: str, caller: str, now_ms: int, calls: int) -> int:
+def _take_all(takes: Sequence[_Take]) -> dict[_Take, int | Exception]:
+    by_bucket: dict[tuple[int, str], list[_Take]] = {}
+    for take in takes:
+        by_bucket.setdefault((id(take.state), take.action), []).append(take)
+    answers: dict[_Take, int | Exception] = {}
+    for alike in by_bucket.values():
+        try:
+            answers |= _take_together(alike)
+        except ApiError as failure:
+            answers |= dict.fromkeys(alike, failure)
+    return answers
+
+
+# Threads of an invocation would only lose the row to each other.
+_TAKES: Final = BatchedCalls(_take_all)
+
+
+def _take_together(takes: Sequence[_Take]) -> dict[_Take, int]:
+    """Takes from the same bucket, in their order; the seconds to wait for each."""
+    state, action = takes[0].state, takes[0].action
+    waits_ms: dict[_Take, int] = {}
     for _ in range(ATTEMPTS):
-        before = state.call_rate(action) or token_bucket.full_bucket(action, now_ms=now_ms)
-        after, wait_ms = token_bucket.take(before, calls, now_ms=now_ms)
-        if wait_ms:
-            return -(-wait_ms // 1000) + zlib.crc32(caller.encode()) % SPREAD_SECONDS
+        before = state.call_rate(action) or token_bucket.full_bucket(action, now_ms=takes[0].now_ms)
+        after, waits_ms = _share(before, takes)
+        if all(waits_ms.values()):
+            break
         try:
             state.save_call_rate(after)
         except Conflict:
             continue
-        return 0
-    # Every attempt lost to another caller: there are enough of them to wait a little in any case.
-    return 1 + zlib.crc32(caller.encode()) % SPREAD_SECONDS
+        return {take: _seconds(wait_ms, take.caller) for take, wait_ms in waits_ms.items()}
+    # When every attempt was lost to other callers, there are enough of them to wait a little in any case.
+    return {take: _seconds(max(1, wait_ms), take.caller) for take, wait_ms in waits_ms.items()}
+
+
+def _share(bucket: TokenBucket, takes: Iterable[_Take]) -> tuple[TokenBucket, dict[_Take, int]]:
+    """The bucket afterwards, and for how many milliseconds each has to wait, 0 = its calls are counted."""
+    waits_ms: dict[_Take, int] = {}
+    for take in takes:
+        after, waits_ms[take] = token_bucket.take(bucket, take.calls, now_ms=take.now_ms)
+        if not waits_ms[take]:
+            bucket = after
+    return bucket, waits_ms
+
+
+def _seconds(wait_ms: int, caller: str) -> int:
+    return -(-wait_ms // 1000) + zlib.crc32(caller.encode()) % SPREAD_SECONDS if wait_ms else 0
 
 
 def slow_down(state: StatePort, action: str, *, now: datetime) -> None:
