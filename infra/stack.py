@@ -36,7 +36,7 @@ _RUNG = ("provision", "lifecycle", "notices", "catalog", "disrupt", "sweep")
 _LEARNING = {
     "provision": ("Query",),
     "disrupt": ("Query",),
-    "lifecycle": ("GetItem", "Query", "PutItem"),
+    "lifecycle": ("BatchGetItem", "GetItem", "Query", "PutItem"),
     "catalog": ("GetItem", "Query", "PutItem"),
 }
 

@@ -19,7 +19,7 @@ CHANGES: Final[Mapping[str, frozenset[str]]] = {
         {
             "request_planning", "begin_planning", "end_planning", "throttle", "mark_served", "commit",
             "mark_acted", "create", "save", "create_together", "save_together",
-            "save_offering_health", "save_call_rate", "save_breaker",
+            "save_offering_health", "save_call_rate", "save_call_rates", "save_breaker",
             "save_registration_health", "save_refused_evictions",
         }
     ),

@@ -178,7 +178,7 @@ def test_one_clusters_role_says_nothing_about_another(full: Template) -> None:
 def test_another_cells_table_is_open_for_what_all_learn_together_and_nothing_else(full: Template) -> None:
     asks = {
         "provision": {"Query"}, "disrupt": {"Query"}, "catalog": {"GetItem", "Query", "PutItem"},
-        "lifecycle": {"GetItem", "Query", "PutItem"},
+        "lifecycle": {"BatchGetItem", "GetItem", "Query", "PutItem"},
     }  # fmt: skip
     arn = f"arn:<AWS::Partition>:dynamodb:<AWS::Region>:<AWS::AccountId>:table/{MEMORY}"
     for role in full.of("AWS::IAM::Role"):

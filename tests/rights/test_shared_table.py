@@ -31,7 +31,7 @@ def client(recording: Recording) -> Any:
         tables.create_table(account.client("dynamodb"), name)
     stack = cdk.Stack(cdk.App(), "memory", env=cdk.Environment(account=ACCOUNT, region=REGION))
     config = Config((Cluster(CLUSTER, (NODE_ROLE,), "forwarder:1"),), memory_table="first")
-    grant = plain_grant(State(stack, config, None).account_rows("GetItem", "Query", "PutItem"))
+    grant = plain_grant(State(stack, config, None).account_rows("BatchGetItem", "GetItem", "Query", "PutItem"))
     own = msgspec.json.decode(msgspec.json.encode(policy_document(grant)))
     return account.client("dynamodb", create_role(account, "memory", own))
 
@@ -43,6 +43,9 @@ def test_cells_learn_together(client: Any, recording: Recording) -> None:
     assert [health.key for health in first.offering_health(NOW_MS)] == [MARK.key]
     assert rate_limits.acquire(second, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
     assert first.call_rate(rate_limits.CREATE_FLEET) is not None
+    terminations = {rate_limits.TERMINATE_INSTANCES: 1, rate_limits.TERMINATED_INSTANCES: 2}
+    assert rate_limits.acquire_all(second, terminations, caller="k", now=NOW) == 0
+    assert len(first.call_rates(terminations)) == 2
 
 
 def test_a_cell_sees_and_changes_no_other_row(client: Any) -> None:
@@ -50,6 +53,10 @@ def test_a_cell_sees_and_changes_no_other_row(client: Any) -> None:
     with pytest.raises(Denied):
         table.get("one", "cluster")
     with pytest.raises(Denied):
+        table.get_rows("one", "cluster", "pause")
+    with pytest.raises(Denied):
         list(table.query(KeyConditionExpression="pk = :p", ExpressionAttributeValues={":p": {"S": "one"}}))
     with pytest.raises(Denied):
         table.put_versioned({"pk": {"S": "one"}, "sk": {"S": "pause"}, "version": {"N": "1"}}, 0)
+    with pytest.raises(Denied):
+        table.put_all_versioned([({"pk": {"S": "one"}, "sk": {"S": "pause"}, "version": {"N": "1"}}, 0)])

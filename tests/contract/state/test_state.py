@@ -239,6 +239,37 @@ def test_a_call_rate_is_one_for_all_and_nobody_overwrites_it(state: StatePort) -
         state.save_call_rate(rate)
 
 
+def test_several_call_rates_are_read_together(state: StatePort) -> None:
+    cluster = state.cluster().cluster
+    first, second, other = (TokenBucket(f"{action}{cluster}", 5, 7, updated_at_ms=1_000) for action in "ABC")
+    assert state.call_rates([first.action, second.action]) == ()
+    assert state.call_rates([first.action]) == ()
+    for rate in (first, second, other):
+        state.save_call_rate(rate)
+    stored = tuple(msgspec.structs.replace(rate, version=1) for rate in (first, second))
+    assert state.call_rates([second.action, first.action, second.action, f"D{cluster}"]) == stored
+    assert state.call_rates([second.action]) == stored[1:]
+
+
+def test_several_call_rates_are_written_together_or_not_at_all(state: StatePort) -> None:
+    cluster = state.cluster().cluster
+    first, second = (TokenBucket(f"{action}{cluster}", 5, 7, updated_at_ms=1_000) for action in "AB")
+    actions = [first.action, second.action]
+    state.save_call_rate(second)
+    with pytest.raises(Conflict):
+        state.save_call_rates([first, second])
+    assert state.call_rate(first.action) is None
+    state.save_call_rates([first, msgspec.structs.replace(second, tokens=3, version=1)])
+    read = state.call_rates(actions)
+    assert [(rate.tokens, rate.version) for rate in read] == [(7, 1), (3, 2)]
+    state.save_call_rates(read[:1])
+    with pytest.raises(Conflict):
+        state.save_call_rates(read)
+    with pytest.raises(Conflict):
+        state.save_call_rates(read[:1])
+    assert [rate.version for rate in state.call_rates(actions)] == [2, 2]
+
+
 def test_the_current_catalog_is_named(state: StatePort) -> None:
     assert state.catalog_key() == ""
     state.set_catalog_key("catalogs/x.json", at=1)
@@ -373,6 +404,17 @@ def test_cells_ask_ec2_at_one_pace(local_aws: LocalAws) -> None:
     slowed = dynamo_state.call_rate(rate_limits.CREATE_FLEET)
     assert slowed is not None
     assert slowed.throttled_at_ms == NOW_MS
+
+
+def test_cells_ask_ec2_at_one_pace_for_what_is_counted_twice(local_aws: LocalAws) -> None:
+    dynamo_state, two, shared = cells(local_aws)
+    calls = {rate_limits.TERMINATE_INSTANCES: 1, rate_limits.TERMINATED_INSTANCES: 100}
+    assert [rate_limits.acquire_all(two, calls, caller="k", now=NOW) for _ in range(10)] == [0] * 10
+    assert rate_limits.acquire_all(dynamo_state, calls, caller="k", now=NOW) > 0
+    client: Any = local_aws.client("dynamodb")
+    rows = client.scan(TableName=shared)["Items"]
+    assert {(row["pk"]["S"], row["sk"]["S"]) for row in rows} == {("rate", action) for action in calls}
+    assert {row["version"]["N"] for row in rows} == {"10"}
 
 
 def test_cells_share_nothing_else(local_aws: LocalAws) -> None:

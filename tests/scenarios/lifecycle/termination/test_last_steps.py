@@ -359,14 +359,14 @@ def test_an_instance_that_could_not_be_terminated_without_the_table_is_soon(
     claim = running_node(world)
     world.run(60)
     delete(world, claim)
-    fault = Fault("state", "save_call_rate", failure, times=times)
-    usual, failed = world.ports.state.save_call_rate, list[int]()
+    fault = Fault("state", "save_call_rates", failure, times=times)
+    usual, failed = world.ports.state.save_call_rates, list[int]()
 
     def save(*arguments: Any, **options: Any) -> Any:
         failed.append(world.clock.milliseconds())
         return usual(*arguments, **options)
 
-    world.state.save_call_rate = save  # type: ignore[method-assign]
+    world.state.save_call_rates = save  # type: ignore[method-assign]
     world.effects.inject(fault)
     assert world.run(60, until=lambda: bool(world.effects.select("ec2", "terminate")))
     assert fault.times == 0

@@ -111,6 +111,23 @@ def test_the_instances_in_calls_are_counted_too(world: World) -> None:
     assert world.run(120, until=lambda: is_gone(world))
 
 
+def test_calls_and_instances_are_counted_by_one_read_and_one_write(world: World) -> None:
+    drained(world)
+    before = world.effects.reads.copy()
+    assert world.run(120, until=lambda: is_gone(world))
+    assert len(calls(world)) == 1
+    assert len(world.effects.select("state", "save_call_rates")) == 1
+    assert (world.effects.reads - before)["state", "call_rates"] == 1
+    assert not [one for one in world.effects.select("state", "save_call_rate") if "erminate" in one.subject]
+
+
+def test_while_instances_wait_no_call_is_counted_for_them(world: World) -> None:
+    drained(world)
+    in_debt(world, token_bucket.TERMINATED_INSTANCES, 320)
+    world.run(15)
+    assert "TerminateInstances" not in world.state.rates
+
+
 def test_one_id_that_ec2_no_longer_knows_does_not_keep_the_others(world: World) -> None:
     ids = drained(world)
 

@@ -2,7 +2,7 @@
 
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,7 +17,14 @@ from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Crash, Effects
 from spotwright.simulation.state import FakeState
 from spotwright.workflows.account import rate_limits
-from spotwright.workflows.account.rate_limits import CREATE_FLEET, CREATE_TAGS, acquire
+from spotwright.workflows.account.rate_limits import (
+    CREATE_FLEET,
+    CREATE_TAGS,
+    TERMINATE_INSTANCES,
+    TERMINATED_INSTANCES,
+    acquire,
+    acquire_all,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -141,7 +148,7 @@ def test_a_failure_of_the_table_is_that_of_all_who_wait_for_the_same_bucket(
     state: State, failure: ApiError, action: str
 ) -> None:
     state.fail(action, CREATE_TAGS, failure)
-    other = partial(acquire, state, rate_limits.TERMINATE_INSTANCES, caller="c", now=NOW)
+    other = partial(acquire, state, TERMINATE_INSTANCES, caller="c", now=NOW)
     waits = at_once(state, tagging(state, "a"), other, tagging(state, "b"))
     assert [wait.exception() for wait in waits] == [failure, None, failure]
     assert tagging(state, "a")() == 0
@@ -179,6 +186,58 @@ def test_takes_that_are_always_preceded_wait_a_little(state: State) -> None:
     state.have(100)
     state.save_call_rate = lose  # type: ignore[method-assign]
     assert acquire(state, CREATE_TAGS, caller="a", now=NOW) == 1 + spread("a")
+
+
+BOTH = {TERMINATE_INSTANCES: 1, TERMINATED_INSTANCES: 10}
+
+
+def test_calls_of_several_buckets_are_counted_by_one_read_and_one_write(state: State) -> None:
+    assert acquire_all(state, BOTH, caller="a", now=NOW) == 0
+    assert state.effects.reads == {("state", "call_rates"): 1}
+    assert [effect.action for effect in state.effects.log] == ["save_call_rates"]
+    taken = [full_bucket(action, now_ms=NOW_MS).tokens - state.rates[action].tokens for action in BOTH]
+    assert taken == [TOKENS_PER_CALL, 10 * TOKENS_PER_CALL]
+
+
+@pytest.mark.parametrize("empty", BOTH)
+def test_where_one_of_several_buckets_is_empty_nothing_is_taken_of_the_others(state: State, empty: str) -> None:
+    for action in BOTH:
+        state.have(0 if action == empty else 50, action)
+    before = dict(state.rates)
+    assert acquire_all(state, BOTH, caller="a", now=NOW) == 1 + spread("a")
+    assert state.rates == before
+    assert not state.effects.log
+
+
+def test_who_needs_several_buckets_waits_for_the_one_that_takes_longest(state: State) -> None:
+    """Four calls come in a second, and sixteen instances."""
+    state.have(0, TERMINATE_INSTANCES)
+    state.have(-22, TERMINATED_INSTANCES)
+    assert acquire_all(state, BOTH, caller="a", now=NOW) == 2 + spread("a")
+
+
+def test_takes_of_several_buckets_of_one_moment_are_one_write(state: State) -> None:
+    state.have(25, TERMINATED_INSTANCES)
+    takes = [partial(acquire_all, state, BOTH, caller=caller, now=NOW) for caller in "abc"]
+    assert [wait.result() for wait in at_once(state, *takes)] == [0, 0, 1 + spread("c")]
+    assert [effect.action for effect in state.effects.log] == ["save_call_rate", "save_call_rates"]
+    assert state.left(TERMINATED_INSTANCES) == 5
+
+
+def test_a_take_of_several_buckets_that_another_preceded_is_made_again(state: State) -> None:
+    usual, beaten = state.save_call_rates, list[int]()
+
+    def save(rates: Sequence[TokenBucket]) -> None:
+        state.save_call_rates = usual  # type: ignore[method-assign]
+        beaten.append(acquire(state, TERMINATED_INSTANCES, caller="other", now=NOW, calls=5))
+        usual(rates)
+
+    state.save_call_rates = save  # type: ignore[method-assign]
+    state.have(15, TERMINATED_INSTANCES)
+    assert acquire_all(state, BOTH, caller="a", now=NOW) == 0
+    assert beaten == [0]
+    assert state.left(TERMINATED_INSTANCES) == 0
+    assert state.rates[TERMINATE_INSTANCES].version == 1
 
 
 def test_takes_of_two_tables_are_two(state: State) -> None:

@@ -288,6 +288,25 @@ class FakeState:
                 raise Conflict(f"rate of {rate.action} was changed by another", code="ConditionalCheckFailed")
             self.rates[rate.action] = msgspec.structs.replace(rate, version=rate.version + 1)
 
+    def call_rates(self, actions: Collection[str]) -> tuple[TokenBucket, ...]:
+        wanted = sorted(set(actions))
+        if len(wanted) == 1:
+            rate = self.call_rate(wanted[0])
+            return () if rate is None else (rate,)
+        self._effects.before_read("state", "call_rates")
+        return tuple(rate for action in wanted if (rate := self.rates.get(action)) is not None)
+
+    def save_call_rates(self, rates: Sequence[TokenBucket]) -> None:
+        if len(rates) == 1:
+            self.save_call_rate(rates[0])
+            return
+        with self._effects.record("state", "save_call_rates", " ".join(rate.action for rate in rates)):
+            for rate in rates:
+                before = self.rates.get(rate.action)
+                if (before.version if before else 0) != rate.version:
+                    raise Conflict(f"rate of {rate.action} was changed", code="TransactionCanceledException")
+            self.rates |= {rate.action: msgspec.structs.replace(rate, version=rate.version + 1) for rate in rates}
+
     def heartbeat(self) -> int:
         return self.heartbeat_at
 

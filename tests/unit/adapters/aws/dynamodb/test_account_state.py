@@ -9,6 +9,8 @@ from botocore.exceptions import ClientError
 
 from spotwright.adapters.aws.dynamodb.account_state import AccountState
 from spotwright.adapters.aws.dynamodb.table import Table
+from spotwright.aws.token_bucket import TokenBucket
+from spotwright.errors import Conflict
 from spotwright.telemetry import log_lines
 
 
@@ -51,3 +53,38 @@ def test_threads_that_find_it_gone_at_the_same_time_use_the_own_one() -> None:
         calls = [threads.submit(state.call_rate, "CreateFleet") for _ in range(2)]
         assert [call.result(60) for call in calls] == [None, None]
     assert sorted(client.asked) == ["gone", "gone", "own", "own"]
+
+
+@pytest.mark.parametrize(
+    "code", ["TransactionCanceledException", "TransactionConflictException", "ConditionalCheckFailedException"]
+)
+def test_rates_that_meet_another_write_are_a_conflict(code: str) -> None:
+    """DynamoDB refuses a transaction for a row that changed, and for one that another transaction is writing."""
+
+    class Refusing(Client):
+        def transact_write_items(self, **request: Any) -> dict[str, Any]:
+            self.asked += [step["Put"]["TableName"] for step in request["TransactItems"]]
+            raise ClientError({"Error": {"Code": code, "Message": "[None, TransactionConflict]"}}, "TransactWriteItems")
+
+    client = Refusing()
+    state = AccountState(Table(cast("Any", client), "own"), Table(cast("Any", client), "shared"))
+    with pytest.raises(Conflict):
+        state.save_call_rates([TokenBucket(action, 1, 1, updated_at_ms=1) for action in ("A", "B")])
+    assert client.asked == ["shared", "shared"]
+
+
+def test_rates_go_to_the_own_table_when_the_shared_one_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    class Writing(Client):
+        def transact_write_items(self, **request: Any) -> dict[str, Any]:
+            tables = [step["Put"]["TableName"] for step in request["TransactItems"]]
+            self.asked += tables
+            if "gone" in tables:
+                error = {"Code": "AccessDeniedException", "Message": "not yours"}
+                raise ClientError({"Error": error}, "TransactWriteItems")
+            return {}
+
+    client = Writing()
+    state = AccountState(Table(cast("Any", client), "own"), Table(cast("Any", client), "gone"))
+    state.save_call_rates([TokenBucket(action, 1, 1, updated_at_ms=1) for action in ("A", "B")])
+    assert client.asked == ["gone", "gone", "own", "own"]
+    assert caplog.messages == [log_lines.MEMORY_TABLE_UNUSABLE.message]

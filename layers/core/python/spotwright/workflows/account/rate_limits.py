@@ -1,7 +1,7 @@
 """Keeping to EC2's request limits, for all clusters of the account: callers wait before EC2 has to throttle them."""
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -27,13 +27,16 @@ CREATE_TAGS: Final = "CreateTags"
 
 
 class _Take(msgspec.Struct, frozen=True, eq=False):
-    """What somebody wants to call now. Takes are different ones however much they are alike."""
+    """What somebody wants to call now, how often, by action. Takes are different ones however much they are alike."""
 
     state: StatePort
-    action: str
-    calls: int
+    calls: tuple[tuple[str, int], ...]
     caller: str
     now_ms: int
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        return tuple(action for action, _ in self.calls)
 
 
 def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls: int = 1) -> int:
@@ -42,15 +45,20 @@ def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls:
     What threads want to call at the same moment is counted by one write: who comes first gets what there is. A failure
     of the table is that of all of them.
     """
-    return _TAKES(_Take(state, action, calls, caller, int(now.timestamp() * 1000)))
+    return acquire_all(state, {action: calls}, caller=caller, now=now)
+
+
+def acquire_all(state: StatePort, calls: Mapping[str, int], *, caller: str, now: datetime) -> int:
+    """The same for what EC2 counts in several buckets: the calls by action, of which all are counted or none."""
+    return _TAKES(_Take(state, tuple(sorted(calls.items())), caller, int(now.timestamp() * 1000)))
 
 
 def _take_all(takes: Sequence[_Take]) -> dict[_Take, int | Exception]:
-    by_bucket: dict[tuple[int, str], list[_Take]] = {}
+    by_buckets: dict[tuple[int, tuple[str, ...]], list[_Take]] = {}
     for take in takes:
-        by_bucket.setdefault((id(take.state), take.action), []).append(take)
+        by_buckets.setdefault((id(take.state), take.actions), []).append(take)
     answers: dict[_Take, int | Exception] = {}
-    for alike in by_bucket.values():
+    for alike in by_buckets.values():
         try:
             answers |= _take_together(alike)
         except ApiError as failure:
@@ -58,21 +66,22 @@ def _take_all(takes: Sequence[_Take]) -> dict[_Take, int | Exception]:
     return answers
 
 
-# Threads of an invocation would only lose the row to each other.
+# Threads of an invocation would only lose the rows to each other.
 _TAKES: Final = BatchedCalls(_take_all)
 
 
 def _take_together(takes: Sequence[_Take]) -> dict[_Take, int]:
-    """Takes from the same bucket, in their order; the seconds to wait for each."""
-    state, action = takes[0].state, takes[0].action
+    """Takes from the same buckets, in their order; the seconds to wait for each."""
+    state, actions = takes[0].state, takes[0].actions
     waits_ms: dict[_Take, int] = {}
     for _ in range(ATTEMPTS):
-        before = state.call_rate(action) or token_bucket.full_bucket(action, now_ms=takes[0].now_ms)
+        new = {action: token_bucket.full_bucket(action, now_ms=takes[0].now_ms) for action in actions}
+        before = new | {bucket.action: bucket for bucket in state.call_rates(actions)}
         after, waits_ms = _share(before, takes)
         if all(waits_ms.values()):
             break
         try:
-            state.save_call_rate(after)
+            state.save_call_rates([after[action] for action in actions])
         except Conflict:
             continue
         return {take: _seconds(wait_ms, take.caller) for take, wait_ms in waits_ms.items()}
@@ -80,14 +89,15 @@ def _take_together(takes: Sequence[_Take]) -> dict[_Take, int]:
     return {take: _seconds(max(1, wait_ms), take.caller) for take, wait_ms in waits_ms.items()}
 
 
-def _share(bucket: TokenBucket, takes: Iterable[_Take]) -> tuple[TokenBucket, dict[_Take, int]]:
-    """The bucket afterwards, and for how many milliseconds each has to wait, 0 = its calls are counted."""
+def _share(buckets: dict[str, TokenBucket], takes: Iterable[_Take]) -> tuple[dict[str, TokenBucket], dict[_Take, int]]:
+    """The buckets afterwards, and for how many milliseconds each has to wait, 0 = its calls are counted."""
     waits_ms: dict[_Take, int] = {}
     for take in takes:
-        after, waits_ms[take] = token_bucket.take(bucket, take.calls, now_ms=take.now_ms)
+        taken = [token_bucket.take(buckets[action], calls, now_ms=take.now_ms) for action, calls in take.calls]
+        waits_ms[take] = max(wait_ms for _, wait_ms in taken)
         if not waits_ms[take]:
-            bucket = after
-    return bucket, waits_ms
+            buckets = buckets | {bucket.action: bucket for bucket, _ in taken}
+    return buckets, waits_ms
 
 
 def _seconds(wait_ms: int, caller: str) -> int:

@@ -172,6 +172,16 @@ class StatePort(Protocol):
         """Replace under the row's version; Conflict when another writer was first."""
         ...
 
+    def call_rates(self, actions: Collection[str]) -> tuple[TokenBucket, ...]:
+        """The buckets that there are of these actions, ordered by action; a single one as ``call_rate``."""
+        ...
+
+    def save_call_rates(self, rates: Sequence[TokenBucket]) -> None:
+        """Replace all of them under their versions by a single write, or none; a single one as ``save_call_rate``.
+        Conflict when another writer was first at one of them, or is writing it.
+        """
+        ...
+
     def heartbeat(self) -> int:
         """Epoch milliseconds of the forwarder's last heartbeat; 0 = never. As it was at most RECENT_SECONDS ago."""
         ...

@@ -193,6 +193,12 @@ class DynamoState:
     def save_call_rate(self, rate: TokenBucket) -> None:
         self._account.save_call_rate(rate)
 
+    def call_rates(self, actions: Collection[str]) -> tuple[TokenBucket, ...]:
+        return self._account.call_rates(actions)
+
+    def save_call_rates(self, rates: Sequence[TokenBucket]) -> None:
+        self._account.save_call_rates(rates)
+
     def heartbeat(self) -> int:
         return self._heartbeat()
 

@@ -69,18 +69,25 @@ class Table:
         ``puts``: the requests of a PutItem without their table. The SDK repeats a transaction under the same token, so
         that one whose answer was lost is not refused for its own rows.
         """
-        steps: Any = [{"Put": {"TableName": self.name, **put}} for put in puts]
         try:
-            with translate_table_errors(f"TransactWriteItems of {len(steps)} rows"):
-                self._client.transact_write_items(TransactItems=steps)
+            self._transact(puts)
         except (Conflict, InvalidRequest):
             return False
         return True
 
     def put_versioned(self, item: Item, before: int) -> None:
         """Replace a row of version ``before``; 0 = there is no row, or an expired row of version 0."""
-        first = "attribute_not_exists(version) OR " if before == 0 else ""
-        self.put(item, ConditionExpression=f"{first}version = :v", ExpressionAttributeValues={":v": {"N": str(before)}})
+        self.put(item, **_has_version(before))
+
+    def put_all_versioned(self, puts: Iterable[tuple[Item, int]]) -> None:
+        """Replace all these rows as ``put_versioned``, or none, by a transaction."""
+        self._transact([{"Item": item, **_has_version(before)} for item, before in puts])
+
+    def _transact(self, puts: Iterable[Mapping[str, Any]]) -> None:
+        """Raises Conflict when a condition does not hold, or somebody else is writing one of the rows."""
+        steps: Any = [{"Put": {"TableName": self.name, **put}} for put in puts]
+        with translate_table_errors(f"TransactWriteItems of {len(steps)} rows"):
+            self._client.transact_write_items(TransactItems=steps)
 
     def update(
         self, pk: str, sk: str, expression: str, values: Item, *, condition: str = "", returns: str = "NONE"
@@ -116,6 +123,15 @@ class Table:
                 ExpressionAttributeValues=values,
                 **options,
             )
+
+
+def _has_version(before: int) -> dict[str, Any]:
+    """The condition of a write."""
+    first = "attribute_not_exists(version) OR " if before == 0 else ""
+    return {
+        "ConditionExpression": f"{first}version = :v",
+        "ExpressionAttributeValues": {":v": {"N": str(before)}},
+    }
 
 
 def refused_row(conflict: Conflict) -> Item:

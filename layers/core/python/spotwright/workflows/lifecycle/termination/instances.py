@@ -183,9 +183,8 @@ def _split_batch(ids: Sequence[str], refusal: ApiError) -> tuple[Sequence[str], 
 
 def _wait_seconds(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -> int:
     """EC2 counts the calls, and the instances in them."""
-    return rate_limits.acquire(
-        ports.state, rate_limits.TERMINATE_INSTANCES, caller=ids[0], now=now
-    ) or rate_limits.acquire(ports.state, rate_limits.TERMINATED_INSTANCES, caller=ids[0], now=now, calls=len(ids))
+    calls = {rate_limits.TERMINATE_INSTANCES: 1, rate_limits.TERMINATED_INSTANCES: len(ids)}
+    return rate_limits.acquire_all(ports.state, calls, caller=ids[0], now=now)
 
 
 def _single_refusal(id: str, refusal: ApiError) -> TerminationResult:
