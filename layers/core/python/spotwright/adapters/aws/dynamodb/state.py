@@ -33,6 +33,7 @@ from spotwright.lifecycle.refused_evictions import RefusedEvictions
 from spotwright.lifecycle.registration_health import RegistrationHealth
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.snapshot import LaunchedInMinute
+from spotwright.workflows.batched_calls import BatchedCalls
 from spotwright.workflows.ports.rows import (
     FINAL_PHASES,
     ClusterRow,
@@ -69,6 +70,8 @@ class DynamoState:
     ) -> None:
         self._table, self._cluster = Table(client, table), cluster
         self._cluster_item = ClusterItem(self._table, cluster)
+        # Ten nodes that join or go are ten steps that ask for a row of their own at the same moment.
+        self._item: Final = BatchedCalls(self._read_items)
         self._catalog = CatalogPointer(self._table, cluster)
         self._account = AccountState(self._table, Table(client, memory_table) if memory_table else None)
         self._heartbeat = RecentRead(self._read_heartbeat, recent_seconds)
@@ -257,16 +260,26 @@ class DynamoState:
         self._catalog.end_region_read()
 
     def _row[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, sort: str, kind: type[R]) -> R | None:
-        item = self._table.get(self._cluster, sort)
+        item = self._item(sort)
         return None if item is None else decode_row(item, kind)
+
+    def _read_items(self, sorts: Sequence[str]) -> dict[str, Item | None]:
+        if len(sorts) == 1:
+            return {sorts[0]: self._table.get(self._cluster, sorts[0])}
+        found = self._items(sorts)
+        return {sort: found.get(sort) for sort in sorts}
+
+    def _items(self, sorts: Iterable[str]) -> dict[str, Item]:
+        """Those that exist, by sort key."""
+        items: dict[str, Item] = {}
+        for some in batched(sorts, _ROWS_READ, strict=False):
+            items |= self._table.get_rows(self._cluster, *some)
+        return items
 
     def _rows[R: (CommandRow, NoticeRow)](self, sorts: Iterable[str], kind: type[R]) -> tuple[R, ...]:
         """Those that exist, ordered by id."""
-        rows: list[R] = []
-        for some in batched(sorted(set(sorts)), _ROWS_READ, strict=False):
-            items = self._table.get_rows(self._cluster, *some)
-            rows += (decode_row(items[sort], kind) for sort in sorted(items))
-        return tuple(rows)
+        items = self._items(sorted(set(sorts)))
+        return tuple(decode_row(items[sort], kind) for sort in sorted(items))
 
     def _open[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](
         self, prefix: str, kind: type[R], created_after: int | None = None
