@@ -60,7 +60,7 @@ class PatchedNode:
         self.document: dict[str, Any] = {"metadata": about | given, "spec": {}, "status": {}}
 
     def call(
-        self, method: str, path: str, *, body: list[dict[str, Any]] | None = None, content_type: str = ""
+        self, method: str, path: str, *, body: list[dict[str, Any]] | None = None, content_type: str = "", **_: object
     ) -> dict[str, Any]:
         assert path == "/api/v1/nodes/n1"
         if method == "PATCH":
