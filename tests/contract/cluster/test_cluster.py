@@ -76,7 +76,6 @@ def test_what_does_not_exist_is_none(world: World) -> None:
     assert world.port.nodeclaim("nobody") is None
     assert world.port.node("nobody") is None
     assert world.port.node_with_volumes("nobody") is None
-    assert world.port.node_with_volumes("nobody", cached=True) is None
     assert world.port.nodepool("nobody") is None
     assert world.port.pod("default", "nobody") is None
     assert world.port.nodeclaims_of_instances(["i-0000000000000beef"]) == ()
@@ -113,7 +112,6 @@ def test_attached_volumes_are_found_by_what_the_node_states(world: World) -> Non
     world.attach_volume(node, volume)
     read = world.port.node_with_volumes(node)
     assert read is not None
-    assert world.port.node_with_volumes(node, cached=True) == read
     # Plans compare a Node that was read with one that was listed, and store it.
     assert type(world.port.node(node)) is Node
     (attachment,) = read.volume_attachments

@@ -167,8 +167,7 @@ class FakeCluster:
         self._effects.before_read("cluster", "node")
         return self._objects["nodes"].get(name)
 
-    def node_with_volumes(self, name: str, *, cached: bool = False) -> NodeWithVolumes | None:
-        """``cached``: here nothing is older than what is read."""
+    def node_with_volumes(self, name: str) -> NodeWithVolumes | None:
         node = self.node(name)
         return None if node is None else self._with_volumes(node)
 

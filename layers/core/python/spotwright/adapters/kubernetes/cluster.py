@@ -106,9 +106,8 @@ class KubernetesCluster:
         document = self._get(_PATHS["nodes"], name)
         return None if document is None else decode_node(document)
 
-    def node_with_volumes(self, name: str, *, cached: bool = False) -> NodeWithVolumes | None:
-        document = self._get(_PATHS["nodes"], name, query=_CACHED) if cached else None
-        document = document or self._get(_PATHS["nodes"], name)
+    def node_with_volumes(self, name: str) -> NodeWithVolumes | None:
+        document = self._get(_PATHS["nodes"], name)
         return None if document is None else _decode_with_volumes(document)
 
     def nodepools(self) -> tuple[NodePool, ...]:
@@ -317,11 +316,9 @@ class KubernetesCluster:
         """All objects of a kind. ``kind``: for decoders that name it."""
         return tuple(self._api.items(path, object_decoder(decode, kind=kind), query))
 
-    def _get(
-        self, collection: str, name: str, namespace: str = "", *, query: Mapping[str, str] | None = None
-    ) -> JsonObject | None:
+    def _get(self, collection: str, name: str, namespace: str = "") -> JsonObject | None:
         try:
-            return self._api.call("GET", object_path(collection, name, namespace), query=query)
+            return self._api.call("GET", object_path(collection, name, namespace))
         except NotFound:
             return None
 

@@ -258,27 +258,21 @@ def uncordon(ports: LifecyclePorts, node: Node) -> None:
 
 
 def nodes_of(
-    ports: LifecyclePorts,
-    claim: NodeClaim,
-    *,
-    now: datetime | None = None,
-    seen: NodeWithVolumes | None = None,
-    cached: bool = False,
+    ports: LifecyclePorts, claim: NodeClaim, *, now: datetime | None = None, seen: NodeWithVolumes | None = None
 ) -> tuple[NodeWithVolumes, ...]:
     """Nodes with the claim's provider id, by name; no list of all nodes is read for it.
 
     A node that has not registered is expected under the private DNS name of its instance. Where it has another name,
     it is found by its own doorbell (``seen``), or from JOINING_PERIOD after the launch among the nodes that join. The
     names of further Nodes are on the claim since their own doorbells. Another claim's Node that states the provider id
-    is none of a registered claim's. ``cached``: nodes may be in the state of a moment before.
+    is none of a registered claim's.
     """
     if not claim.provider_id:
         return ()
     name = expected_node(claim)
     # What rang was read a moment ago.
     names = {name, *other_nodes(claim)} - {"", seen.name if seen is not None else ""}
-    found = [ports.cluster.node_with_volumes(name, cached=cached) for name in sorted(names)]
-    nodes = [node for node in (seen, *found) if node is not None]
+    nodes = [node for node in (seen, *map(ports.cluster.node_with_volumes, sorted(names))) if node is not None]
     if not claim.node_name and not nodes and joins_late(claim, now):
         joining = [node.name for node in ports.cluster.joining_nodes() if node.provider_id == claim.provider_id]
         nodes += [node for node in map(ports.cluster.node_with_volumes, joining) if node is not None]

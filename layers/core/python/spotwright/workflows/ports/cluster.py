@@ -53,10 +53,8 @@ class ClusterPort(EventPort, Protocol):
 
     def node(self, name: str) -> Node | None: ...
 
-    def node_with_volumes(self, name: str, *, cached: bool = False) -> NodeWithVolumes | None:
-        """The same for a step that may drain it. ``cached``: it may be in the state of a moment before, from the API
-        server's cache; what is not there is read.
-        """
+    def node_with_volumes(self, name: str) -> NodeWithVolumes | None:
+        """The same for a step that may drain it."""
         ...
 
     def nodepools(self) -> tuple[NodePool, ...]: ...

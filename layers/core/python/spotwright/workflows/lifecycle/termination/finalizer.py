@@ -62,9 +62,8 @@ def finalize(
     if labels.FINALIZER not in claim.metadata.finalizers:
         return None
     claim, deadline = _with_deadline(ports, claim, now)
+    nodes = nodes_of(ports, claim, now=now, seen=seen)
     is_new = find_condition(claim.conditions, "Drained") is None
-    # Whatever is written of a Node then is refused where it has changed; in between, its volumes are waited for.
-    nodes = nodes_of(ports, claim, now=now, seen=seen, cached=is_new or shown is not None)
     if is_new and other_claims(ports, claim) and not _is_taken_back(ports, claim, now):
         # The instance is another claim's, too: only this claim goes.
         _remove_finalizer(ports, claim, now)
