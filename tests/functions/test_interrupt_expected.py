@@ -84,8 +84,54 @@ def test_ec2_is_asked_about_the_others_of_a_batch_alone(world: World, monkeypatc
         return usual(instances)
 
     monkeypatch.setattr(world.ec2, "instances_by_id", instances_by_id)
-    assert asked(world, of("shutting-down")) == (1, 1)
+    assert asked(world, of("shutting-down")) == (1, 2)
     assert ids == ["i-2"]
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "terminated"])
+def test_an_end_is_not_lost_where_the_instance_is_warned_of_while_ec2_is_asked_about_another(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    expected(world)
+    usual = world.ec2.instances_by_id
+
+    def instances_by_id(instances: Collection[str]) -> tuple[Instance, ...]:
+        monkeypatch.setattr(world.ec2, "instances_by_id", usual)
+        assert receive(world, [envelope(SPOT)]) == []
+        return usual(instances)
+
+    monkeypatch.setattr(world.ec2, "instances_by_id", instances_by_id)
+    assert receive(world, [*of(state, ["i-1"]), *of("shutting-down", ["i-2"])]) == []
+    row = world.state.notice("i-1")
+    assert row is not None
+    assert (row.kind, row.warning) == ("instance_terminated", "spot_interrupted")
+
+
+@pytest.mark.parametrize("phase", ["new", "done"])
+def test_ec2_is_asked_about_an_instance_of_which_something_else_is_known(world: World, phase: str) -> None:
+    assert world.state.create(NoticeRow("i-1", world.cluster.name, "rebalance_recommendation", phase=phase))
+    assert asked(world, of("terminated", ["i-1"])) == (1, 1)
+
+
+def test_a_row_that_another_writes_before_what_was_read_is_written_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end that is expected, and a warning of the same instance in the batch."""
+    row = expected(world)
+    usual = world.state.notices_of
+
+    def notices_of(instances: Collection[str]) -> tuple[NoticeRow, ...]:
+        known = usual(instances)
+        monkeypatch.setattr(world.state, "notices_of", usual)
+        world.state.save(row)
+        return known
+
+    monkeypatch.setattr(world.state, "notices_of", notices_of)
+    assert receive(world, [*of("terminated", ["i-1"]), envelope(SPOT)]) == []
+    after = world.state.notice("i-1")
+    assert after is not None
+    assert (after.kind, after.warning, after.version) == ("instance_terminated", "spot_interrupted", 2)
+    assert rung(world) == ["i-1"]
 
 
 def test_before_a_warning_no_row_is_read(world: World) -> None:

@@ -1,5 +1,6 @@
 """What may be some seconds old is not read for each invocation."""
 
+import time
 from typing import Any, cast
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from spotwright.adapters.aws.dynamodb.state import DynamoState
 from spotwright.adapters.recent_reads import RecentRead
 from spotwright.errors import Unavailable
+from spotwright.workflows.ports.state import RECENT_SECONDS
 
 
 class Source:
@@ -60,6 +62,23 @@ def test_a_failure_is_raised_and_not_kept(source: Source) -> None:
         recent()
     source.failure = None
     assert recent() == 2
+
+
+def test_the_clock_goes_on_while_lambda_has_stopped_the_process(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the time of day does, and the monotonic clock need not."""
+    recent = RecentRead(source.read, 5)
+    recent()
+    now = time.time()
+    monkeypatch.setattr(recent, "_answer", (now - 60, 1))
+    assert recent() == 2
+    assert recent._clock is time.time
+
+
+def test_seconds_are_few() -> None:
+    """Ticks that a stopped forwarder leaves far apart, and a zonal shift, are noticed so much later."""
+    assert RECENT_SECONDS <= 5
 
 
 class Table:

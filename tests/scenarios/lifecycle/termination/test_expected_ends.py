@@ -13,12 +13,16 @@ from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows import lifecycle as workflows
+from spotwright.workflows.lifecycle import ended_instances, interruptions
+from spotwright.workflows.lifecycle.gathering import GatheringPorts, gathering
 from spotwright.workflows.lifecycle.termination.instances import (
     EXPECTED_WITHIN,
     InstanceTermination,
     terminate_all,
 )
 from spotwright.workflows.lifecycle.workflow import step_doorbells
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, epoch_ms
 from tests.scenarios.lifecycle.termination.drained_claims import NODES, STATE, drained, step
@@ -119,6 +123,44 @@ def test_an_end_is_no_longer_expected_where_its_claim_stays(world: World) -> Non
     tell(world, [claim], "terminated")
     hear(world)
     assert world.claims()[0].metadata.deletion_timestamp is not None
+
+
+def test_a_warning_beside_ends_that_are_expected_comes_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.deploy(builders.pod("stays", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (live,) = world.claims()
+    going = [f"i-{number:017x}" for number in range(100, 103)]
+    now, cluster = epoch_ms(world.clock.now()), world.cluster.name
+    for id in going:
+        assert world.state.create(NoticeRow(id, cluster, NoticeKind.INSTANCE_TERMINATED, phase=EXPECTED))
+    warned = NoticeRow(
+        instance_id(live.provider_id), cluster, NoticeKind.SPOT_INTERRUPTED, deadline=now + 120_000, created=now - 5_000
+    )
+    assert world.state.create(warned)
+    steps: list[str] = []
+    monkeypatch.setattr(interruptions, "_step_new", lambda *_: steps.append("warnings"))
+    monkeypatch.setattr(interruptions, "end_claims", lambda *_: steps.append("ends"))
+    monkeypatch.setattr(ended_instances, "end_claims", lambda *_: steps.append("ends before"))
+    bells = [Doorbell(cluster, "notice", id) for id in (*going, warned.instance_id)]
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    assert steps == ["warnings", "ends"]
+
+
+def test_ends_get_the_time_that_is_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended(world)
+    given = list[object]()
+
+    def gathered(ports: LifecyclePorts, seconds_left: SecondsLeft = None) -> GatheringPorts:
+        given.append(seconds_left)
+        return gathering(ports, seconds_left)
+
+    def left() -> float:
+        return 60.0
+
+    monkeypatch.setattr(ended_instances, "gathering", gathered)
+    bells = world.doorbells.receive("notices")
+    assert step_doorbells(world.ports, bells, now=world.clock.now(), seconds_left=left) == {}
+    assert given == [left]
 
 
 @pytest.mark.parametrize("action", ["notices_of", "save_together"])

@@ -348,3 +348,13 @@ def test_a_request_that_ec2_does_not_answer_is_sent_again_without_another_turn(w
     counted = turns(world)
     assert world.run(90, until=lambda: len(world.running_pods()) == NODES)
     assert not counted
+
+
+def test_each_instance_of_a_call_is_counted(world: World) -> None:
+    ids = drained(world)
+    assert world.run(60, until=lambda: is_gone(world))
+    full = token_bucket.full_bucket(token_bucket.TERMINATED_INSTANCES, now_ms=world.clock.milliseconds())
+    taken = world.state.rates[token_bucket.TERMINATED_INSTANCES]
+    before = msgspec.structs.replace(full, updated_at_ms=taken.updated_at_ms)
+    assert before.tokens - taken.tokens == len(ids) * token_bucket.TOKENS_PER_CALL
+    assert len(calls(world)) == 1

@@ -9,6 +9,7 @@ from spotwright.model.karpenter.nodeclass import Subnet
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.zonal_shifts import shifted_zones
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 IDS = {zone: f"az-{number}" for number, zone in enumerate(builders.ZONES)}
@@ -41,6 +42,15 @@ def delete_all(world: World) -> None:
     world.forget_deployments()
     for claim in world.claims():
         world.cluster.delete("nodeclaims", claim.metadata)
+
+
+def test_a_shift_may_be_known_seconds_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog learns of it within minutes; the key is not read for each invocation."""
+    shift(world, builders.ZONES[0])
+    read: list[str] = []
+    monkeypatch.setattr(world.state, "catalog_key", lambda: read.append("newest"))
+    assert shifted_zones(world.ports) == {builders.ZONES[0]}
+    assert not read
 
 
 def test_instances_there_are_kept_until_the_shift_is_over(world: World) -> None:

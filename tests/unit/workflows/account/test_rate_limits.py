@@ -246,3 +246,16 @@ def test_takes_of_two_tables_are_two(state: State) -> None:
     waits = at_once(state, tagging(state, "a"), tagging(other, "b"))
     assert [wait.result() for wait in waits] == [0, 0]
     assert [one.rates[CREATE_TAGS].version for one in (state, other)] == [1, 1]
+
+
+def test_who_is_refused_beside_one_who_is_not_takes_nothing_of_the_other_bucket() -> None:
+    state = State()
+    state.have(50, TERMINATE_INSTANCES)
+    state.have(10, TERMINATED_INSTANCES)
+    takes = [
+        rate_limits._Take(state, ((TERMINATE_INSTANCES, 1), (TERMINATED_INSTANCES, instances)), "c", NOW_MS)
+        for instances in (20, 5)
+    ]
+    waits = rate_limits._take_all(takes)
+    assert [bool(waits[take]) for take in takes] == [True, False]
+    assert (state.left(TERMINATE_INSTANCES), state.left(TERMINATED_INSTANCES)) == (49, 5)

@@ -16,7 +16,8 @@ class BatchedCalls[Question, Answer]:
 
     One call is under way at a time: who asks meanwhile waits for the next one, which is about all that are waiting, in
     the order in which they came. So nobody waits for others to ask, and no answer is older than its question. A
-    question that is asked while its own thread makes a call is answered by a call of its own.
+    question that is asked while its own thread makes a call is answered by a call of its own; ``ask`` may not wait for
+    another thread that asks.
     """
 
     def __init__(self, ask: Callable[[Sequence[Question]], Mapping[Question, Answer | Exception]]) -> None:

@@ -70,13 +70,15 @@ def record_batch(
     """``record_notices`` for the clusters that the instances of these messages may belong to."""
     named = {instance for notice in notices.values() for instance in notice.instance_ids}
     known = _rows_beside_ends(clusters, notices.values(), named)
-    expected = {row.instance_id: tuple(clusters) for row in known.values() if row is not None and row.phase == EXPECTED}
-    concerned = {**find_clusters(clusters, instances, named - expected.keys()), **expected}
-    return record_notices(clusters, concerned, notices, now=now, may_begin=may_begin, known=known)
+    expected = {row.instance_id: tuple(clusters) for row in known.values() if row.phase == EXPECTED}
+    others = named - expected.keys()
+    concerned = {**find_clusters(clusters, instances, others), **expected}
+    # While EC2 was asked, any of the rows may have changed.
+    return record_notices(clusters, concerned, notices, now=now, may_begin=may_begin, known={} if others else known)
 
 
-# The row of an instance in the only cluster of a cell, None = there is none; nothing of one whose row was not read.
-type _KnownRows = Mapping[str, NoticeRow | None]
+# Rows of the only cluster of a cell, by instance; not of an instance whose row was not read, or that has none.
+type _KnownRows = Mapping[str, NoticeRow]
 
 
 def _rows_beside_ends(
@@ -89,11 +91,10 @@ def _rows_beside_ends(
         return {}
     ((_, ports),) = clusters.items()
     try:
-        found = {row.instance_id: row for row in ports.state.notices_of(sorted(instances))}
+        return {row.instance_id: row for row in ports.state.notices_of(sorted(instances))}
     except ApiError:
         # Each row is read again before it is written.
         return {}
-    return {id: found.get(id) for id in instances}
 
 
 def find_clusters(
@@ -308,7 +309,7 @@ def _write_together(
             return {}
     unread = [target.instance for target in notices if target.instance not in known]
     read = {row.instance_id: row for row in state.notices_of(unread)} if unread else {}
-    existing = read | {id: row for id, row in known.items() if row is not None}
+    existing = {**read, **known}
     changes = {
         target: _change(target, several, now, existing.get(target.instance)) for target, several in notices.items()
     }
@@ -338,9 +339,9 @@ def _write_once(
     state: StatePort, target: _Target, notices: Sequence[Notice], now: datetime, known: _KnownRows
 ) -> Notice | None:
     new = _notice_row(target, notices[0], notices, now)
-    if not _is_end(notices) and target.instance not in known and state.create(new):
+    if not _is_end(notices) and state.create(new):
         return notices[0]
-    existing = known[target.instance] if target.instance in known else state.notice(target.instance)
+    existing = known.get(target.instance) or state.notice(target.instance)
     if existing is None:
         if state.create(new):
             return notices[0]

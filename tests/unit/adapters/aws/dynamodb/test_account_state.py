@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from spotwright.adapters.aws.dynamodb.account_state import AccountState
 from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.aws.token_bucket import TokenBucket
-from spotwright.errors import Conflict
+from spotwright.errors import ApiError, Conflict, Unavailable
 from spotwright.telemetry import log_lines
 
 
@@ -56,10 +56,20 @@ def test_threads_that_find_it_gone_at_the_same_time_use_the_own_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["TransactionCanceledException", "TransactionConflictException", "ConditionalCheckFailedException"]
+    ("code", "error"),
+    [
+        ("TransactionCanceledException", Conflict),
+        ("TransactionConflictException", Conflict),
+        ("ConditionalCheckFailedException", Conflict),
+        ("TransactionInProgressException", Unavailable),
+    ],
 )
-def test_rates_that_meet_another_write_are_a_conflict(code: str) -> None:
-    """DynamoDB refuses a transaction for a row that changed, and for one that another transaction is writing."""
+def test_rates_that_meet_another_write_are_a_conflict_and_their_own_write_may_have_been_made(
+    code: str, error: type[ApiError]
+) -> None:
+    """DynamoDB refuses a transaction for a row that changed, and for one that another transaction is writing; and one
+    that is repeated while it is written.
+    """
 
     class Refusing(Client):
         def transact_write_items(self, **request: Any) -> dict[str, Any]:
@@ -68,7 +78,7 @@ def test_rates_that_meet_another_write_are_a_conflict(code: str) -> None:
 
     client = Refusing()
     state = AccountState(Table(cast("Any", client), "own"), Table(cast("Any", client), "shared"))
-    with pytest.raises(Conflict):
+    with pytest.raises(error):
         state.save_call_rates([TokenBucket(action, 1, 1, updated_at_ms=1) for action in ("A", "B")])
     assert client.asked == ["shared", "shared"]
 

@@ -12,6 +12,8 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
     "ConditionalCheckFailedException": Conflict,
     "TransactionConflictException": Conflict,
     "TransactionCanceledException": Conflict,
+    # The same transaction, whose answer was lost, is still being written.
+    "TransactionInProgressException": Unavailable,
     "IdempotentParameterMismatch": InvalidRequest,
     "PreconditionFailed": Conflict,
     "ResourceInUseException": Conflict,
