@@ -32,6 +32,10 @@ def main() -> int:
         printer.say(f"{error}\n{getattr(error, 'stderr', None) or ''}")
         printer.say(f"logs of every part: {directory / 'logs'}")
         return 1
+    except KeyboardInterrupt:
+        # Every process of the stack has ended on the way out.
+        printer.section("stopped by Ctrl-C")
+        return 130
     return 0
 
 
