@@ -23,7 +23,7 @@ from bench.scale.figures import Measured, measured_table
 from bench.scale.meter import ApiServerLoad
 from bench.scale.scene import Scene
 from bench.scale.workloads import interrupted
-from local.aws.strictness import WITHOUT_DELAYS
+from local.aws.strictness import WITHOUT_DELAYS, Rule
 from local.boot.agent import NodeWrites
 from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.stack import Stack, StackOptions
@@ -36,6 +36,9 @@ def main() -> int:
     parser.add_argument("--further-pods", type=int, default=0, help="pods beside those, on the same nodes, for notices")
     parser.add_argument("--taken-after", type=int, default=120, help="seconds from a notice until the instance goes")
     parser.add_argument("--karpenter", action="store_true", help="the same of Karpenter, without notices")
+    parser.add_argument(
+        "--shutting-down", action="store_true", help="instances end a second later, and EC2 tells of that, as on AWS"
+    )
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often nodes come and go; functions start in the first"
     )
@@ -64,7 +67,9 @@ def _figures(options: argparse.Namespace, reference: karpenter.Karpenter | None)
 def _of_spotwright(options: argparse.Namespace, node_writes: NodeWrites) -> Iterator[Measured]:
     with _directory() as directory:
         _tell("a local stack with Spotwright deployed, about a minute")
-        undelayed = StackOptions(lenient=WITHOUT_DELAYS, node_writes=node_writes)
+        kept = {Rule.INSTANCE_SHUTDOWN} if options.shutting_down else set()
+        lenient = tuple(rule for rule in WITHOUT_DELAYS if rule not in kept)
+        undelayed = StackOptions(lenient=lenient, node_writes=node_writes)
         with Stack.start(directory, forwarder_command=forwarder_command(directory), options=undelayed) as stack:
             roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
             deployment = CdkDeployment(stack, node_roles=roles)

@@ -1,7 +1,8 @@
 """Instances from launch to an hour after their end: moto holds address, interface and volumes, we the rest.
 
-pending -> running after PENDING_SECONDS; shutting-down -> terminated by the rule instance-shutdown. Every change is an
-EC2 Instance State-change Notification on the default event bus.
+pending -> running after PENDING_SECONDS; shutting-down -> terminated by the rule instance-shutdown, without which
+TerminateInstances answers that the instance has ended. Every change is an EC2 Instance State-change Notification on the
+default event bus.
 """
 
 import threading
@@ -159,17 +160,19 @@ class Instances:
 
     def terminate(self, instance_id: str, reason: tuple[str, str] = USER_SHUTDOWN) -> tuple[str, str]:
         """(previous state, state now); a second call changes nothing."""
+        seconds = self._emulator.strictness.seconds(Rule.INSTANCE_SHUTDOWN, instance_id)
+        after = "shutting-down" if seconds else "terminated"
         with self._lock:
             instance = self._instances[instance_id]
             before = instance.state
             if before in ("shutting-down", "terminated"):
                 return before, before
-            self._enter(instance, "shutting-down")
             instance.state_reason = reason
-        events.emit_state_change(self._emulator, instance_id, "shutting-down")
-        seconds = self._emulator.strictness.seconds(Rule.INSTANCE_SHUTDOWN, instance_id)
-        self._later(seconds, instance, "shutting-down", "terminated")
-        return before, "shutting-down"
+            self._change(instance, after)
+        events.emit_state_change(self._emulator, instance_id, after)
+        if seconds:
+            self._later(seconds, instance, after, "terminated")
+        return before, after
 
     def _later(self, seconds: float, instance: Instance, before: str, after: str) -> None:
         self._timers.start(seconds, lambda: self._advance(instance, before, after))
@@ -178,14 +181,14 @@ class Instances:
         with self._lock:
             if instance.state != before:
                 return
-            if after == "terminated":
-                instance.moto_instance.terminate()
-                self._keep_address(instance)
-                self._timers.start(TERMINATED_SECONDS, lambda: self._forget(instance))
-            self._enter(instance, after)
+            self._change(instance, after)
         events.emit_state_change(self._emulator, instance.id, after)
 
-    def _enter(self, instance: Instance, state: str) -> None:
+    def _change(self, instance: Instance, state: str) -> None:
+        if state == "terminated":
+            instance.moto_instance.terminate()
+            self._keep_address(instance)
+            self._timers.start(TERMINATED_SECONDS, lambda: self._forget(instance))
         instance.state = state
         instance.state_changed_at = datetime.now(UTC)
         _set_moto_state(instance.moto_instance, state)

@@ -31,7 +31,7 @@ class FakeEc2:
     single address. ``partitions``: how many a placement group has, by its id; the partition of an instance
     younger than ``partition_lag_seconds`` is not shown. ``lag_seconds``: an instance younger than that is not shown at
     all. ``listed_ids``: the ids that lists show, None = all; reads by id see all. ``statuses``: of instances that are
-    not well, by id.
+    not well, by id. ``shutdown_seconds``: until one that shuts down is terminated.
     """
 
     def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
@@ -48,6 +48,7 @@ class FakeEc2:
         self.partitions: dict[str, int] = {}
         self.partition_lag_seconds = 0.0
         self.lag_seconds = 0.0
+        self.shutdown_seconds: float = SHUTDOWN_SECONDS
         self.listed_ids: frozenset[str] | None = None
         self.instances: dict[str, Instance] = {}
         self.requests: list[Mapping[str, Any]] = []
@@ -235,7 +236,7 @@ class FakeEc2:
     # What EC2 does by itself
 
     def stop(self, instance_id: str, *, after_seconds: float) -> None:
-        """Shut an instance down from a time on; it is terminated half a minute later."""
+        """Shut an instance down from a time on; it is terminated ``shutdown_seconds`` later."""
         if instance_id in self.instances:
             reservation = self.instances[instance_id].reservation_id
             if instance_id not in self._ending and reservation in self.reservations:
@@ -308,7 +309,7 @@ class FakeEc2:
             instance = msgspec.structs.replace(instance, partition_number=0)
         if ends is None or now < ends:
             return instance
-        state = "terminated" if now >= ends + SHUTDOWN_SECONDS else "shutting-down"
+        state = "terminated" if now >= ends + self.shutdown_seconds else "shutting-down"
         return msgspec.structs.replace(instance, state=state)
 
 

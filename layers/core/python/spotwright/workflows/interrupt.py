@@ -23,7 +23,7 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import InterruptPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.ec2 import InstanceTagsPort
-from spotwright.workflows.ports.rows import EXPECTED, NoticeRow
+from spotwright.workflows.ports.rows import NoticeRow
 from spotwright.workflows.ports.state import ROWS_TOGETHER, StatePort
 
 log: Final = logging.getLogger("spotwright.interrupt")
@@ -54,9 +54,9 @@ def record_batch(
     """``record_notices`` for the clusters that the instances of these messages may belong to."""
     named = {instance for notice in notices.values() for instance in notice.instance_ids}
     known = _rows_beside_ends(clusters, notices.values(), named)
-    expected = {row.instance_id: tuple(clusters) for row in known.values() if row.phase == EXPECTED}
-    others = named - expected.keys()
-    concerned = {**find_clusters(clusters, instances, others), **expected}
+    own = {row.instance_id: tuple(clusters) for row in known.values() if row.claim}
+    others = named - own.keys()
+    concerned = {**find_clusters(clusters, instances, others), **own}
     # While EC2 was asked, any of the rows may have changed.
     return record_notices(clusters, concerned, notices, now=now, may_begin=may_begin, known={} if others else known)
 

@@ -108,6 +108,9 @@ def change_of(target: Target, notices: Sequence[Notice], now: datetime, existing
     for notice in notices:
         if _is_news(notice, existing):
             return Change(notice, notice_row(target, notice, notices, now, existing))
+    if existing.phase in FINAL_PHASES:
+        # Nothing is left to do about it, whoever rings.
+        return Change(None, None)
     if existing.kind in ENDED_KINDS and existing.phase == "new":
         warned = _with_warning(existing, notices)
         if warned != existing:

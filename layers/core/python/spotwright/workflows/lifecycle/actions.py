@@ -16,8 +16,9 @@ from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
-from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
+from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_context, log_line
 from spotwright.telemetry.rows import Event
@@ -123,6 +124,17 @@ def request_planning(ports: LifecyclePorts, *, delay_seconds: int = 0) -> None:
     ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=delay_seconds)
 
 
+def request_planning_of_static_pool(ports: LifecyclePorts, claim: NodeClaim) -> None:
+    """The same for a claim that goes, if it belongs to a static pool: its limits may allow a replacement only when the
+    node is gone.
+    """
+    if STATIC_CAPACITY not in ports.settings.feature_gates:
+        return
+    nodepool = ports.cluster.nodepool(claim.nodepool)
+    if nodepool is not None and nodepool.replicas is not None:
+        request_planning(ports)
+
+
 def request_disruption(ports: LifecyclePorts) -> None:
     """A node became empty, or a disruption budget allows one more: the schedule need not be waited for."""
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
@@ -183,9 +195,7 @@ def update_conditions(
     Conflict when another invocation took the claim a step on since it was read: what was seen then says nothing now,
     and each of these transitions is written, logged and counted once.
     """
-    written = conditions.conditions_to_write(
-        claim.metadata, claim.conditions, changes, dependents=conditions.NODECLAIM_CONDITIONS, now=now
-    )
+    written = _to_write(claim, changes, now)
     if not written and not status:
         return claim
     statuses = {condition.type: condition.status for condition in claim.conditions}
@@ -195,6 +205,20 @@ def update_conditions(
     if any(change.type in conditions.NODECLAIM_CONDITIONS and change.status == "True" for change in written):
         request_pool_status(ports, now=now)
     return after
+
+
+def record_transitions(
+    ports: LifecyclePorts, claim: NodeClaim, changes: Iterable[ConditionChange], *, now: datetime
+) -> None:
+    """The same events of a claim that is gone before its conditions would be written."""
+    written = _to_write(claim, changes, now)
+    record_events(ports, "nodeclaims", claim.metadata, transition_events(claim.conditions, written), now=now)
+
+
+def _to_write(claim: NodeClaim, changes: Iterable[ConditionChange], now: datetime) -> tuple[Condition, ...]:
+    return conditions.conditions_to_write(
+        claim.metadata, claim.conditions, changes, dependents=conditions.NODECLAIM_CONDITIONS, now=now
+    )
 
 
 def record_events(

@@ -23,7 +23,6 @@ from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
-from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import (
@@ -34,7 +33,7 @@ from spotwright.workflows.lifecycle.actions import (
     note_other_node,
     other_claims,
     request_disruption_soon,
-    request_planning,
+    request_planning_of_static_pool,
     request_pool_status,
     ring_lifecycle,
     ring_next_tick,
@@ -175,9 +174,8 @@ def _step(
     if starts:
         request_pool_status(ports, now=now)
         ring_commands(ports, claim)
-    # The limits of a static pool may allow a replacement only when the node is gone.
-    if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
-        request_planning(ports)
+    if claim.metadata.deletion_timestamp and (starts or wait is None):
+        request_planning_of_static_pool(ports, claim)
 
 
 def _waits_for_doorbell(claim: NodeClaim, failure: ApiError) -> bool:
@@ -211,14 +209,6 @@ def _earliest_tick(ports: LifecyclePorts, claim: NodeClaim, wait: float, now: da
     if claim.metadata.deletion_timestamp is None and not awaits_node:
         return 0
     return NODE_TICK_SECONDS if is_forwarder_alive(ports.state, now=now) else 0
-
-
-def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
-    """Whether the claim belongs to a static pool."""
-    if STATIC_CAPACITY not in ports.settings.feature_gates:
-        return False
-    nodepool = ports.cluster.nodepool(claim.nodepool)
-    return nodepool is not None and nodepool.replicas is not None
 
 
 def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: SeenNode | None, now: datetime) -> float | None:

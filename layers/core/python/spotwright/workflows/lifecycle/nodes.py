@@ -24,9 +24,9 @@ from spotwright.workflows.lifecycle.joining.registration import SeenNode
 from spotwright.workflows.lifecycle.nodeclaims import step_claim
 from spotwright.workflows.lifecycle.other_provisioners import is_left_alone, runs_now
 from spotwright.workflows.lifecycle.termination.drain import empty_nodes
-from spotwright.workflows.lifecycle.termination.finalizer import remove_node
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan, is_owned
+from spotwright.workflows.lifecycle.termination.removal import remove_node
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 # How often a Node without a claim is looked at while it is drained and its instance terminates.

@@ -7,12 +7,10 @@ claim's launch are searched when the claim never received one.
 
 import math
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS
-from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import TICK_SECONDS
 from spotwright.lifecycle.steps import ConditionChange, true_condition
@@ -22,22 +20,19 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition, format_time, parse_time
 from spotwright.model.kubernetes.node import Node, NodeWithVolumes, instance_id
 from spotwright.model.quoting import quote
-from spotwright.telemetry import events, log_lines
-from spotwright.telemetry.emit import log_line
-from spotwright.workflows.account import offering_health_store
+from spotwright.telemetry import events
 from spotwright.workflows.lifecycle.actions import (
     assigned_instances,
     claims_by_name,
-    log,
     nodes_of,
     other_claims,
-    request_disruption,
     update_conditions,
 )
 from spotwright.workflows.lifecycle.launch.adoption import release_claim
 from spotwright.workflows.lifecycle.termination.absence import read_instance
 from spotwright.workflows.lifecycle.termination.drain import empty_nodes
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
+from spotwright.workflows.lifecycle.termination.removal import remove_finalizer, remove_nodes
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
 
@@ -66,7 +61,7 @@ def finalize(
     is_new = find_condition(claim.conditions, "Drained") is None
     if is_new and other_claims(ports, claim) and not _is_taken_back(ports, claim, now):
         # The instance is another claim's, too: only this claim goes.
-        _remove_finalizer(ports, claim, now)
+        remove_finalizer(ports, claim, now)
         return None
     is_running = _is_running(claim, nodes)
     instance, is_terminated = (None, False) if is_running else _find_instance(ports, claim, shown, now)
@@ -81,20 +76,18 @@ def finalize(
     if not is_terminated:
         if is_running:
             id, zone = instance_id(claim.provider_id), claim.metadata.labels.get(labels.ZONE, "")
-            to_terminate.append(InstanceTermination(id, zone, claim, changes))
+            to_terminate.append(InstanceTermination(id, zone, claim, changes, nodes))
         elif instance is not None and instance.state != "shutting-down":
-            to_terminate.append(InstanceTermination(instance.id, instance.zone, claim, changes))
+            to_terminate.append(InstanceTermination(instance.id, instance.zone, claim, changes, nodes))
         else:
             terminating = () if instance is None else (true_condition("InstanceTerminating"),)
             update_conditions(ports, claim, (*changes, *terminating), now=now)
             return TICK_SECONDS if instance is None else math.inf
         # EC2 tells when it has ended.
         return math.inf
-    remaining = [node for node in nodes if not remove_node(ports, node)]
-    if remaining and claim.is_condition_true("Registered"):
-        # As in Karpenter: whoever keeps the Node may need its claim.
+    if not remove_nodes(ports, claim, nodes):
         return TICK_SECONDS
-    _remove_finalizer(ports, claim, now)
+    remove_finalizer(ports, claim, now)
     return None
 
 
@@ -191,48 +184,3 @@ def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
         for nodeclaim in claims
         if nodeclaim.name in waiting and nodeclaim.metadata.deletion_timestamp is None
     ]
-
-
-def remove_node(ports: LifecyclePorts, node: Node) -> bool:
-    """Let go of the Node as it was read, and delete it. Whether it is gone: a finalizer of another may keep it.
-
-    What others write of it meanwhile is not in the way, unless it is a finalizer: Conflict. It is deleted last: a Node
-    that is being deleted rings, and for one that is gone no step can be taken.
-    """
-    finalizers = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
-    is_held = labels.FINALIZER in node.metadata.finalizers
-    if is_held:
-        # Gone meanwhile: its name may be another's by now, which has another uid.
-        with suppress(NotFound):
-            ports.cluster.set_taints(node, node.taints, metadata={"finalizers": finalizers})
-    if node.metadata.deletion_timestamp is None:
-        ports.cluster.delete("nodes", node.metadata)
-    if is_held or not finalizers:
-        log_line(log, log_lines.DELETED_NODE, node=node.name)
-    return not finalizers
-
-
-def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
-    try:
-        _let_go(ports, claim)
-    except Conflict:
-        current = ports.cluster.nodeclaim(claim.name)
-        if current is None or current.metadata.uid != claim.metadata.uid:
-            return
-        if labels.FINALIZER not in current.metadata.finalizers:
-            # Another step let it go and said so; the finalizer of another keeps it.
-            return
-        _let_go(ports, current)
-    if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
-        reservation = claim.metadata.labels.get(labels.RESERVATION_ID, "")
-        offering_health_store.record_reservation_use(ports.state, reservation, -1, now_ms=epoch_ms(now))
-    ports.events.record_event("nodeclaims", claim.metadata, events.FINALIZED(finalizer=labels.FINALIZER), now=now)
-    log_line(log, log_lines.DELETED_NODECLAIM, nodeclaim=claim.name, provider_id=claim.provider_id)
-    if find_condition(claim.conditions, "DisruptionReason") is not None:
-        request_disruption(ports)
-
-
-def _let_go(ports: LifecyclePorts, claim: NodeClaim) -> None:
-    """Remove the finalizer from the claim as it was read; Conflict when it has changed."""
-    finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != labels.FINALIZER]
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})

@@ -5,6 +5,7 @@ it. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Terminate
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import batched
 from typing import Final
@@ -15,18 +16,23 @@ from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
 from spotwright.lifecycle.steps import ConditionChange, true_condition
+from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import rate_limits
 from spotwright.workflows.lifecycle.actions import (
     log,
     log_claim,
+    record_transitions,
     request_disruption_of_claims,
+    request_planning_of_static_pool,
     ring_lifecycle,
     update_conditions,
 )
+from spotwright.workflows.lifecycle.termination.removal import remove_finalizer, remove_nodes
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -40,18 +46,20 @@ EXPECTED_WITHIN: Final = timedelta(minutes=10)
 
 class InstanceTermination(msgspec.Struct, frozen=True):
     """An instance to terminate, and its availability zone. ``claim``: its NodeClaim, None = it is an orphan;
-    ``changes``: what is to be written in its conditions besides, whether the instance is terminated now or later.
+    ``changes``: what is to be written in its conditions besides, whether the instance is terminated now or later;
+    ``nodes``: its Nodes, whose pods have left.
     """
 
     id: str
     zone: str
     claim: NodeClaim | None = None
     changes: tuple[ConditionChange, ...] = ()
+    nodes: tuple[Node, ...] = ()
 
 
 class TerminationResult(msgspec.Struct, frozen=True):
     """``terminated_ids``: instances that are terminating, or that EC2 does not know; ``ended_ids``: those of them that
-    were terminated before. ``wait_seconds``: until the others are tried again, 0 = there are none."""
+    EC2 says have ended. ``wait_seconds``: until the others are tried again, 0 = there are none."""
 
     terminated_ids: frozenset[str] = frozenset()
     ended_ids: frozenset[str] = frozenset()
@@ -59,35 +67,97 @@ class TerminationResult(msgspec.Struct, frozen=True):
 
 
 def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTermination], now: datetime) -> None:
-    """Terminate the instances of an invocation and write their claims' conditions; ring for those that must wait, and
-    once for claims whose instances had ended: EC2 tells of no end twice. It may show one as it was for a while, and a
-    claim that is rung for each time would take all calls of the account.
+    """Terminate the instances of an invocation and write their claims' conditions; ring for those that must wait.
+
+    EC2 may answer that an instance has ended: then its claim goes at once, or is rung for once. Nothing tells of that
+    end later, EC2 may show the instance as it was for a while, and a claim that is rung for each time would take all
+    calls of the account.
     """
     by_id = {termination.id: termination for termination in to_terminate}
-    _expect_ends(ports, by_id.values(), now)
+    expected = _expect_ends(ports, by_id.values(), now)
     result = terminate_instances(ports, {id: by_id[id].zone for id in by_id}, now)
+    gone = _remove_ended(ports, [by_id[id] for id in sorted(result.ended_ids)], expected, now)
     terminating = true_condition("InstanceTerminating")
     in_parallel(
         lambda one: _write_conditions(
             ports, one.claim, (*one.changes, *((terminating,) if one.id in result.terminated_ids else ())), now
         ),
-        [by_id[id] for id in sorted(by_id)],
+        [by_id[id] for id in sorted(by_id.keys() - gone)],
     )
-    going = _claims(by_id, result.terminated_ids)
+    going = _claims(by_id, result.terminated_ids - gone)
     if any(find_condition(claim.conditions, "DisruptionReason") is not None for claim in going):
         # From now on they count for no budget.
         request_disruption_of_claims(ports, now=now)
     remaining = sorted(by_id.keys() - result.terminated_ids)
-    had_ended = [claim for claim in _claims(by_id, result.ended_ids) if not claim.is_condition_true(terminating.type)]
-    ring_lifecycle(ports, "claim", [claim.name for claim in had_ended])
+    staying = [
+        claim for claim in _claims(by_id, result.ended_ids - gone) if not claim.is_condition_true(terminating.type)
+    ]
+    ring_lifecycle(ports, "claim", [claim.name for claim in staying])
     waiting = [claim.name for claim in _claims(by_id, remaining)]
     ring_lifecycle(ports, "claim", waiting, delay_seconds=result.wait_seconds)
     orphans = [id for id in remaining if by_id[id].claim is None]
     ring_lifecycle(ports, "instance", orphans, delay_seconds=result.wait_seconds)
 
 
-def _expect_ends(ports: LifecyclePorts, terminations: Iterable[InstanceTermination], now: datetime) -> None:
+def _remove_ended(
+    ports: LifecyclePorts, ended: Iterable[InstanceTermination], expected: Mapping[str, NoticeRow], now: datetime
+) -> frozenset[str]:
+    """Let go of the claims of these instances and of their Nodes; the instances of those that are gone.
+
+    A claim that somebody else's finalizer keeps is left to its next step, which is seen in its conditions.
+    """
+    own = [one for one in ended if one.claim is not None and one.claim.metadata.finalizers == (labels.FINALIZER,)]
+    _end_notices(ports, [expected[one.id] for one in own if one.id in expected])
+    gone = in_parallel(lambda one: _is_removed(ports, one, now), own)
+    return frozenset(one.id for one, is_gone in zip(own, gone, strict=True) if is_gone)
+
+
+def _end_notices(ports: LifecyclePorts, rows: Sequence[NoticeRow]) -> None:
+    """What EC2 says of these instances is known. If a row cannot be written now, the message that comes ends it, or its
+    time does.
+    """
+
+    def save(row: NoticeRow) -> None:
+        # Whoever wrote it meanwhile rings for it.
+        with suppress(Conflict):
+            ports.state.save(row)
+
+    # EC2's message may be of a later second than this.
+    done = [msgspec.structs.replace(row, phase="done", ended=True, created=row.due, due=0) for row in rows]
+    try:
+        write_rows(ports.state.save_together, save, done)
+    except ApiError as failure:
+        names = ", ".join(row.claim for row in rows)
+        log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
+
+
+def _is_removed(ports: LifecyclePorts, one: InstanceTermination, now: datetime) -> bool:
+    """Whether the claim of an instance that has ended is gone: otherwise its next step tries again."""
+    claim = one.claim
+    if claim is None:
+        return False
+    with log_claim(claim):
+        try:
+            if not remove_nodes(ports, claim, one.nodes):
+                return False
+            record_transitions(ports, claim, (*one.changes, true_condition("InstanceTerminating")), now=now)
+            request_planning_of_static_pool(ports, claim)
+            remove_finalizer(ports, claim, now)
+        except (Conflict, NotFound) as lost:
+            log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
+            return False
+        except ApiError as failure:
+            error = str(failure)
+            log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=error)
+            return False
+    return True
+
+
+def _expect_ends(
+    ports: LifecyclePorts, terminations: Iterable[InstanceTermination], now: datetime
+) -> dict[str, NoticeRow]:
     """A notice of each end before EC2 tells of it, all by one write: what it says of them need not be written any more.
+    The rows by their instance.
 
     Where there is a notice of the instance, or the table does not answer, its end is a notice as of any other instance.
     """
@@ -96,9 +166,11 @@ def _expect_ends(ports: LifecyclePorts, terminations: Iterable[InstanceTerminati
         known = {row.instance_id for row in ports.state.notices_of(claims)} if claims else set()
         rows = [_expected_end(ports, id, claims[id], now) for id in sorted(claims.keys() - known)]
         write_rows(ports.state.create_together, ports.state.create, rows)
+        return {row.instance_id: row for row in rows}
     except ApiError as failure:
         names = ", ".join(sorted(claims))
         log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
+        return {}
 
 
 def _expected_end(ports: LifecyclePorts, id: str, claim: NodeClaim, now: datetime) -> NoticeRow:
