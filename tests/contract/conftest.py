@@ -12,7 +12,7 @@ import boto3
 import pytest
 import urllib3
 
-from local.aws.strictness import WITHOUT_DELAYS
+from local.aws.strictness import WITHOUT_DELAYS, Rule
 from local.kubernetes.api import KubernetesApi
 from local.ports import Ports
 from local.stack import Stack, StackOptions
@@ -53,7 +53,7 @@ def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
     port = ports.take()
     # Fakes and the real thing are compared in what they answer, not in when.
     command = [sys.executable, "-m", "local.aws", "--port", str(port), "--directory", str(directory)]
-    command += ["--lenient", *WITHOUT_DELAYS]
+    command += ["--lenient", *(rule for rule in WITHOUT_DELAYS if rule != Rule.INSTANCE_SHUTDOWN)]
     with (directory / "out.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _wait(f"http://127.0.0.1:{port}/_local/capacity", process)

@@ -4,6 +4,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 import urllib3
 
+from local.aws.strictness import Rule
 from spotwright.adapters.aws.ec2.instances import Ec2
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
 from spotwright.aws.launch import create_fleet, fleet_errors, fleet_plan
@@ -65,6 +67,10 @@ class World(Protocol):
         """Until the instance is in the state, to which it is on its way."""
         ...
 
+    def ending_at_once(self) -> AbstractContextManager[None]:
+        """Meanwhile instances do not shut down for a while before they have ended."""
+        ...
+
 
 class InMemory:
     def __init__(self, cluster: str) -> None:
@@ -94,6 +100,11 @@ class InMemory:
         while {each.id: each.state for each in self._fake.all_instances()}[instance] != state:
             self._clock.advance(1)
 
+    @contextmanager
+    def ending_at_once(self) -> Iterator[None]:
+        self._fake.shutdown_seconds = 0
+        yield
+
 
 class Real:
     """The local AWS: its network and images in a class, its control API for capacity."""
@@ -101,7 +112,7 @@ class Real:
     def __init__(self, aws: LocalAws, cluster: str) -> None:
         client: Any = aws.client("ec2")
         self._client = client
-        self._capacity = f"{aws.endpoint}/_local/capacity"
+        self._control = f"{aws.endpoint}/_local"
         self.ec2: Ec2Port = Ec2(client, cluster=cluster)
         self.cluster = cluster
         self.nodeclass = _class_in(client)
@@ -109,7 +120,7 @@ class Real:
     def sold_out(self, *offerings: tuple[str, str, str]) -> None:
         rules = [{"capacityType": kind, "instanceType": name, "zone": zone} for kind, name, zone in offerings]
         body = json.dumps({"insufficient": rules})
-        assert urllib3.request("POST", self._capacity, body=body).status == 200
+        assert urllib3.request("POST", f"{self._control}/capacity", body=body).status == 200
 
     def reserve(self, instance_type: str, zone: str, count: int) -> str:
         reservation = self._client.create_capacity_reservation(
@@ -129,8 +140,7 @@ class Real:
         retired = {"Code": RETIRED, "Description": "its host fails", "NotBefore": NOT_BEFORE.isoformat()}
         body = {"instanceId": instance, "impaired": {"InstanceStatus": seconds}, "events": [over, retired]}
         self.wait_for(instance, "running")
-        status = self._capacity.replace("/capacity", "/status")
-        assert urllib3.request("POST", status, body=json.dumps(body)).status == 200
+        assert urllib3.request("POST", f"{self._control}/status", body=json.dumps(body)).status == 200
 
     def wait_for(self, instance: str, state: str) -> None:
         while (
@@ -138,6 +148,18 @@ class Real:
             != state
         ):
             time.sleep(0.1)
+
+    @contextmanager
+    def ending_at_once(self) -> Iterator[None]:
+        self._shut_down(False)
+        try:
+            yield
+        finally:
+            self._shut_down(True)
+
+    def _shut_down(self, is_slow: bool) -> None:
+        body = json.dumps({Rule.INSTANCE_SHUTDOWN: is_slow})
+        assert urllib3.request("POST", f"{self._control}/strictness", body=body).status == 200
 
 
 def _class_in(client: Any) -> EC2NodeClass:
@@ -358,6 +380,16 @@ def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(
     assert instance is None or instance.state in ("shutting-down", "terminated")
     world.wait_for(first, "terminated")
     assert world.ec2.terminate([first, second]) == {first}
+
+
+def test_what_ends_at_once_is_said_to_have_ended(world: World) -> None:
+    ids = [bought(world, "c5.large", id=f"l{number}").instances[0].id for number in (1, 2)]
+    with world.ending_at_once():
+        assert world.ec2.terminate(ids) == set(ids)
+        assert world.ec2.terminate(ids) == set(ids)
+    instance = world.ec2.instance(ids[0])
+    assert instance is not None
+    assert instance.state == "terminated"
 
 
 def test_one_unknown_id_keeps_all_of_a_call_from_being_terminated(world: World) -> None:

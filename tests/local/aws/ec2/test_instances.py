@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -40,24 +42,38 @@ def until(ec2: Any, instance_id: str, wanted: str, seconds: float = 180) -> None
         time.sleep(0.05)
 
 
+@contextmanager
+def shutting_down(aws: Aws) -> Iterator[None]:
+    """Instances shut down for a while before they have ended."""
+    aws.control("POST", "/_local/strictness", {Rule.INSTANCE_SHUTDOWN: True})
+    try:
+        yield
+    finally:
+        aws.control("POST", "/_local/strictness", {Rule.INSTANCE_SHUTDOWN: False})
+
+
 def test_an_instance_runs_and_ends_step_by_step(aws: Aws, ec2: Any) -> None:
     with aws.stopped_clock():
         (instance_id,) = start(ec2)
         assert state(ec2, instance_id) == "pending"
     until(ec2, instance_id, "running")
-    aws.control("POST", "/_local/strictness", {Rule.INSTANCE_SHUTDOWN: True})
-    try:
-        with aws.stopped_clock():
-            change = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
-            assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
-            again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
-            assert again["PreviousState"]["Name"] == "shutting-down"
-    finally:
-        aws.control("POST", "/_local/strictness", {Rule.INSTANCE_SHUTDOWN: False})
+    with shutting_down(aws), aws.stopped_clock():
+        change = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
+        assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
+        again = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"][0]
+        assert again["PreviousState"]["Name"] == "shutting-down"
     until(ec2, instance_id, "terminated")
     ended = instances(ec2, InstanceIds=[instance_id])[0]
     assert ended["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
     assert "PrivateIpAddress" not in ended
+
+
+def test_without_the_rule_an_instance_that_is_terminated_has_ended(ec2: Any) -> None:
+    (instance_id,) = start(ec2)
+    (change,) = ec2.terminate_instances(InstanceIds=[instance_id])["TerminatingInstances"]
+    assert change["PreviousState"]["Name"] in ("pending", "running")
+    assert (change["CurrentState"]["Name"], change["CurrentState"]["Code"]) == ("terminated", 48)
+    assert state(ec2, instance_id) == "terminated"
 
 
 def test_an_address_comes_back_to_the_subnet(ec2: Any) -> None:
@@ -174,8 +190,9 @@ def test_ec2_tells_the_event_bus(aws: Aws, ec2: Any) -> None:
     (instance_id,) = start(ec2, capacity_type="spot")
     until(ec2, instance_id, "running")
     aws.control("POST", "/_local/rebalance", {"instanceId": instance_id})
-    aws.control("POST", "/_local/interrupt", {"instanceId": instance_id, "seconds": 0})
-    until(ec2, instance_id, "terminated")
+    with shutting_down(aws):
+        aws.control("POST", "/_local/interrupt", {"instanceId": instance_id, "seconds": 0})
+        until(ec2, instance_id, "terminated")
     seen = _events(sqs, url, instance_id, 6)
     events.remove_targets(Rule="ec2-events", Ids=["1"])
     states = [event["detail"]["state"] for event in seen if "state" in event["detail"]]
