@@ -113,6 +113,21 @@ def test_ec2_is_asked_about_an_instance_of_which_something_else_is_known(world: 
     assert asked(world, of("terminated", ["i-1"])) == (1, 1)
 
 
+def test_ec2_is_not_asked_about_an_instance_whose_claim_is_known(world: World) -> None:
+    """Its row is of this cluster, whatever it says: of an end that everything was done about it tells nothing new."""
+    row = NoticeRow(
+        "i-1", world.cluster.name, "instance_terminated", claim="n", phase="done", ended=True, created=2_000_000_000_000
+    )
+    assert world.state.create(row)
+    assert asked(world, of("terminated", ["i-1"])) == (0, 1)
+    assert rung(world) == []
+    assert world.state.notice("i-1") == row
+    warned = NoticeRow("i-2", world.cluster.name, "spot_interrupted", claim="m", phase="replaced")
+    assert world.state.create(warned)
+    assert asked(world, of("terminated", ["i-2"])) == (0, 1)
+    assert rung(world) == ["i-2"]
+
+
 def test_a_row_that_another_writes_before_what_was_read_is_written_is_read_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.errors import ApiError, Unavailable
+from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
@@ -16,8 +16,8 @@ from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.instances import EXPECTED_WITHIN
 from spotwright.workflows.lifecycle.workflow import step_doorbells
-from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.ports.rows import EXPECTED, NoticeRow
+from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
+from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, Row
 from tests.scenarios.lifecycle.termination.drained_claims import NODES, STATE, drained, step
 
 KEPT = "example.com/keep"
@@ -200,12 +200,132 @@ def test_a_row_that_another_wrote_meanwhile_stays_as_it_is(world: World, monkeyp
 
 
 def test_a_disrupted_claim_that_goes_at_once_makes_room_in_its_budget(world: World) -> None:
+    """In the cluster state, which the forwarder writes every ten seconds, it still counts: NodeClaims are read."""
     claims = ending(world)
     reason = Condition("DisruptionReason", "True", "Drifted")
     conditions = (*claims[0].conditions, reason)
     world.cluster.update("nodeclaims", claims[0].name, conditions=conditions)
     step(world)
-    assert world.doorbells.messages_of("disrupt", "evaluate")
+    assert READ_NODECLAIMS in {one.doorbell.key for one in world.doorbells.messages_of("disrupt", "evaluate")}
+
+
+def test_a_warning_that_comes_as_its_end_is_expected_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = ending(world)
+    usual, warned = world.state.create_together, instance_id(claims[0].provider_id)
+
+    def warned_meanwhile(rows: Sequence[Row]) -> bool:
+        if world.state.notice(warned) is None:
+            world.interrupt_spot(warned)
+        return usual(rows)
+
+    monkeypatch.setattr(world.state, "create_together", warned_meanwhile)
+    step(world)
+    row = world.state.notice(warned)
+    assert row is not None
+    assert (row.kind, row.phase) == ("spot_interrupted", "new")
+    assert sorted(phases(world, claims)) == sorted(["new", *["done"] * (NODES - 1)])
+    world.run(120)
+    assert world.state.health, "its offering was interrupted"
+
+
+def test_notices_of_a_call_that_had_to_wait_end_as_well(world: World) -> None:
+    claims = ending(world)
+    world.effects.inject(Fault("ec2", "terminate", Throttled("slow", code="RequestLimitExceeded")))
+    step(world)
+    assert len(left(world)) == NODES
+    world.clock.advance(10)
+    step(world)
+    assert not world.claims()
+    rows = world.state.notices_of([instance_id(claim.provider_id) for claim in claims])
+    assert [(row.phase, row.due) for row in rows] == [("done", 0)] * NODES
+
+
+def test_rows_of_a_call_that_fails_after_another_end_as_well(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = ending(world)
+    usual = world.state.create
+
+    def create(row: Row) -> bool:
+        if isinstance(row, NoticeRow) and row.instance_id == instance_id(claims[0].provider_id):
+            raise Unavailable("no table")
+        return usual(row)
+
+    monkeypatch.setattr(world.state, "create", create)
+    monkeypatch.setattr(world.state, "create_together", lambda _: False)
+    step(world)
+    assert not world.claims()
+    assert phases(world, claims) == ["done"] * (NODES - 1)
+
+
+def test_a_claim_without_an_instance_of_its_own_stays_until_its_launch_has_left_none(world: World) -> None:
+    """It names none: what was terminated is one of those that its launch left, and there are more of them."""
+    claim, *others = ending(world)
+    launch = claim.metadata.annotations[labels.LAUNCH]
+    for other in others:
+        world.cluster.remove("nodeclaims", other.name)
+    for node in world.cluster.all("nodes"):
+        world.cluster.remove("nodes", node.name)
+    unlabeled = {key: value for key, value in claim.metadata.labels.items() if key != labels.INSTANCE_ID}
+    about = msgspec.structs.replace(claim.metadata, labels=unlabeled)
+    unassigned = msgspec.structs.replace(claim, metadata=about, provider_id="", node_name="", conditions=())
+    world.cluster.put("nodeclaims", unassigned)
+    row = world.state.launch(launch)
+    assert row is not None
+    world.state.rows[f"launch#{launch}"] = msgspec.structs.replace(row, instances={}, phase="done")
+    step(world)
+    assert left(world) == [claim.name]
+    assert rung(world) == [claim.name]
+
+
+def test_two_claims_of_an_instance_go_with_what_ec2_tells(world: World) -> None:
+    claim = ending(world)[0]
+    about = msgspec.structs.replace(claim.metadata, name="twin", uid="twin")
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=about))
+    step(world)
+    world.clock.advance(1)
+    world.deliver_event(STATE, {"instance-id": instance_id(claim.provider_id), "state": "terminated"})
+    assert world.run(25, until=lambda: not world.claims()), left(world)
+
+
+def test_a_node_whose_kubelet_is_silent_goes_as_well(world: World) -> None:
+    """EC2 is asked about its instance first, and shows it as running."""
+    claims = ending(world)
+    name = claims[0].node_name
+    world.cluster.update("nodes", name, conditions=(Condition("Ready", "Unknown"),))
+    asked = world.effects.reads["ec2", "instance"]
+    step(world)
+    assert world.effects.reads["ec2", "instance"] == asked + 1
+    assert not world.claims()
+    assert not world.cluster.all("nodes")
+
+
+def test_a_claim_that_changes_as_it_goes_is_rung_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Node got a finalizer since it was read."""
+    claims = ending(world)
+    usual = world.ec2.terminate
+
+    def kept_meanwhile(ids: Sequence[str]) -> frozenset[str]:
+        keep(world, "nodes", claims[0].node_name)
+        return usual(ids)
+
+    monkeypatch.setattr(world.ec2, "terminate", kept_meanwhile)
+    step(world)
+    assert left(world) == [claims[0].name]
+    assert world.claims()[0].is_condition_true("InstanceTerminating")
+    assert rung(world) == [claims[0].name]
+
+
+def test_conditions_of_a_claim_that_is_gone_are_not_tried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims, tried = ending(world), list[str]()
+    usual = world.cluster.write_nodeclaim_status
+
+    def write(claim: NodeClaim, *arguments: Any, **options: Any) -> NodeClaim:
+        tried.append(claim.name)
+        return usual(claim, *arguments, **options)
+
+    monkeypatch.setattr(world.cluster, "write_nodeclaim_status", write)
+    keep(world, "nodeclaims", claims[0].name)
+    step(world)
+    assert tried == [claims[0].name]
 
 
 @pytest.mark.parametrize("is_static", [True, False])

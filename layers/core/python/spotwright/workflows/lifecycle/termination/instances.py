@@ -4,6 +4,7 @@ EC2 refuses a whole TerminateInstances for one id that it does not know or that 
 it. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ from spotwright.lifecycle.steps import ConditionChange, true_condition
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import rate_limits
@@ -73,10 +74,11 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
     end later, EC2 may show the instance as it was for a while, and a claim that is rung for each time would take all
     calls of the account.
     """
-    by_id = {termination.id: termination for termination in to_terminate}
+    terminations = tuple(to_terminate)
+    by_id = {termination.id: termination for termination in terminations}
     expected = _expect_ends(ports, by_id.values(), now)
     result = terminate_instances(ports, {id: by_id[id].zone for id in by_id}, now)
-    gone = _remove_ended(ports, [by_id[id] for id in sorted(result.ended_ids)], expected, now)
+    gone = _remove_ended(ports, [one for one in terminations if one.id in result.ended_ids], expected, now)
     terminating = true_condition("InstanceTerminating")
     in_parallel(
         lambda one: _write_conditions(
@@ -84,7 +86,7 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
         ),
         [by_id[id] for id in sorted(by_id.keys() - gone)],
     )
-    going = _claims(by_id, result.terminated_ids - gone)
+    going = _claims(by_id, result.terminated_ids)
     if any(find_condition(claim.conditions, "DisruptionReason") is not None for claim in going):
         # From now on they count for no budget.
         request_disruption_of_claims(ports, now=now)
@@ -100,16 +102,23 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
 
 
 def _remove_ended(
-    ports: LifecyclePorts, ended: Iterable[InstanceTermination], expected: Mapping[str, NoticeRow], now: datetime
+    ports: LifecyclePorts, ended: Sequence[InstanceTermination], expected: Mapping[str, NoticeRow], now: datetime
 ) -> frozenset[str]:
     """Let go of the claims of these instances and of their Nodes; the instances of those that are gone.
 
-    A claim that somebody else's finalizer keeps is left to its next step, which is seen in its conditions.
+    Left to their next steps are claims that somebody else's finalizer keeps, which is seen in their conditions, claims
+    that share an instance, and those that name none, whose launch may have left further ones.
     """
-    own = [one for one in ended if one.claim is not None and one.claim.metadata.finalizers == (labels.FINALIZER,)]
+    counts = Counter(one.id for one in ended)
+    own = [one for one in ended if counts[one.id] == 1 and one.claim is not None and _goes_with(one.id, one.claim)]
     _end_notices(ports, [expected[one.id] for one in own if one.id in expected])
     gone = in_parallel(lambda one: _is_removed(ports, one, now), own)
     return frozenset(one.id for one, is_gone in zip(own, gone, strict=True) if is_gone)
+
+
+def _goes_with(instance: str, claim: NodeClaim) -> bool:
+    """Whether nothing but the end of this instance is waited for."""
+    return instance_id(claim.provider_id) == instance and claim.metadata.finalizers == (labels.FINALIZER,)
 
 
 def _end_notices(ports: LifecyclePorts, rows: Sequence[NoticeRow]) -> None:
@@ -162,15 +171,27 @@ def _expect_ends(
     Where there is a notice of the instance, or the table does not answer, its end is a notice as of any other instance.
     """
     claims = {one.id: one.claim for one in terminations if one.claim is not None}
+    expected: dict[str, NoticeRow] = {}
+
+    def create_together(rows: Sequence[NoticeRow]) -> bool:
+        are_created = ports.state.create_together(rows)
+        expected.update({row.instance_id: row for row in rows} if are_created else {})
+        return are_created
+
+    def create(row: NoticeRow) -> None:
+        if ports.state.create(row):
+            expected[row.instance_id] = row
+
     try:
-        known = {row.instance_id for row in ports.state.notices_of(claims)} if claims else set()
-        rows = [_expected_end(ports, id, claims[id], now) for id in sorted(claims.keys() - known)]
-        write_rows(ports.state.create_together, ports.state.create, rows)
-        return {row.instance_id: row for row in rows}
+        known = {row.instance_id: row for row in ports.state.notices_of(claims)} if claims else {}
+        # An earlier step had to wait.
+        expected.update({id: row for id, row in known.items() if row.phase == EXPECTED})
+        rows = [_expected_end(ports, id, claims[id], now) for id in sorted(claims.keys() - known.keys())]
+        write_rows(create_together, create, rows)
     except ApiError as failure:
         names = ", ".join(sorted(claims))
         log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
-        return {}
+    return expected
 
 
 def _expected_end(ports: LifecyclePorts, id: str, claim: NodeClaim, now: datetime) -> NoticeRow:
