@@ -14,7 +14,7 @@ from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle.termination.instances import EXPECTED_WITHIN
+from spotwright.workflows.lifecycle.termination.expected_ends import EXPECTED_WITHIN
 from spotwright.workflows.lifecycle.workflow import step_doorbells
 from spotwright.workflows.ports.doorbells import READ_NODECLAIMS, Doorbell
 from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, Row
@@ -281,6 +281,8 @@ def test_two_claims_of_an_instance_go_with_what_ec2_tells(world: World) -> None:
     about = msgspec.structs.replace(claim.metadata, name="twin", uid="twin")
     world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=about))
     step(world)
+    # Whichever goes first takes the Node of the other.
+    assert sorted(left(world)) == sorted([claim.name, "twin"])
     world.clock.advance(1)
     world.deliver_event(STATE, {"instance-id": instance_id(claim.provider_id), "state": "terminated"})
     assert world.run(25, until=lambda: not world.claims()), left(world)

@@ -15,11 +15,8 @@ from spotwright.simulation.world import World
 from spotwright.workflows import lifecycle as workflows
 from spotwright.workflows.lifecycle import ended_instances, interruptions
 from spotwright.workflows.lifecycle.gathering import GatheringPorts, gathering
-from spotwright.workflows.lifecycle.termination.instances import (
-    EXPECTED_WITHIN,
-    InstanceTermination,
-    terminate_all,
-)
+from spotwright.workflows.lifecycle.termination.expected_ends import EXPECTED_WITHIN
+from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
 from spotwright.workflows.lifecycle.workflow import step_doorbells
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts

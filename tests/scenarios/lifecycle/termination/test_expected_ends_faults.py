@@ -12,7 +12,7 @@ from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
 from spotwright.workflows.interrupt import interrupt
-from spotwright.workflows.lifecycle.termination.instances import EXPECTED_WITHIN
+from spotwright.workflows.lifecycle.termination.expected_ends import EXPECTED_WITHIN
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.termination.drained_claims import STATE, drained, step
 

@@ -6,14 +6,12 @@ it. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Terminate
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import batched
 from typing import Final
 
 import msgspec
 
-from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
 from spotwright.lifecycle.steps import ConditionChange, true_condition
@@ -33,16 +31,14 @@ from spotwright.workflows.lifecycle.actions import (
     ring_lifecycle,
     update_conditions,
 )
+from spotwright.workflows.lifecycle.termination.expected_ends import end_notices, expect_ends
 from spotwright.workflows.lifecycle.termination.removal import remove_finalizer, remove_nodes
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import EXPECTED, NoticeRow, epoch_ms
-from spotwright.workflows.rows_together import write_rows
+from spotwright.workflows.ports.rows import NoticeRow
 
 INSTANCES_PER_CALL: Final = 100
-# If EC2 has not told of the end of an instance by then, the notice of it ends with the next look.
-EXPECTED_WITHIN: Final = timedelta(minutes=10)
 
 
 class InstanceTermination(msgspec.Struct, frozen=True):
@@ -76,7 +72,7 @@ def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTerminat
     """
     terminations = tuple(to_terminate)
     by_id = {termination.id: termination for termination in terminations}
-    expected = _expect_ends(ports, by_id.values(), now)
+    expected = expect_ends(ports, {id: one.claim for id, one in by_id.items() if one.claim is not None}, now)
     result = terminate_instances(ports, {id: by_id[id].zone for id in by_id}, now)
     gone = _remove_ended(ports, [one for one in terminations if one.id in result.ended_ids], expected, now)
     terminating = true_condition("InstanceTerminating")
@@ -111,7 +107,7 @@ def _remove_ended(
     """
     counts = Counter(one.id for one in ended)
     own = [one for one in ended if counts[one.id] == 1 and one.claim is not None and _goes_with(one.id, one.claim)]
-    _end_notices(ports, [expected[one.id] for one in own if one.id in expected])
+    end_notices(ports, [expected[one.id] for one in own if one.id in expected])
     gone = in_parallel(lambda one: _is_removed(ports, one, now), own)
     return frozenset(one.id for one, is_gone in zip(own, gone, strict=True) if is_gone)
 
@@ -119,25 +115,6 @@ def _remove_ended(
 def _goes_with(instance: str, claim: NodeClaim) -> bool:
     """Whether nothing but the end of this instance is waited for."""
     return instance_id(claim.provider_id) == instance and claim.metadata.finalizers == (labels.FINALIZER,)
-
-
-def _end_notices(ports: LifecyclePorts, rows: Sequence[NoticeRow]) -> None:
-    """What EC2 says of these instances is known. If a row cannot be written now, the message that comes ends it, or its
-    time does.
-    """
-
-    def save(row: NoticeRow) -> None:
-        # Whoever wrote it meanwhile rings for it.
-        with suppress(Conflict):
-            ports.state.save(row)
-
-    # EC2's message may be of a later second than this.
-    done = [msgspec.structs.replace(row, phase="done", ended=True, created=row.due, due=0) for row in rows]
-    try:
-        write_rows(ports.state.save_together, save, done)
-    except ApiError as failure:
-        names = ", ".join(row.claim for row in rows)
-        log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
 
 
 def _is_removed(ports: LifecyclePorts, one: InstanceTermination, now: datetime) -> bool:
@@ -160,50 +137,6 @@ def _is_removed(ports: LifecyclePorts, one: InstanceTermination, now: datetime) 
             log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=error)
             return False
     return True
-
-
-def _expect_ends(
-    ports: LifecyclePorts, terminations: Iterable[InstanceTermination], now: datetime
-) -> dict[str, NoticeRow]:
-    """A notice of each end before EC2 tells of it, all by one write: what it says of them need not be written any more.
-    The rows by their instance.
-
-    Where there is a notice of the instance, or the table does not answer, its end is a notice as of any other instance.
-    """
-    claims = {one.id: one.claim for one in terminations if one.claim is not None}
-    expected: dict[str, NoticeRow] = {}
-
-    def create_together(rows: Sequence[NoticeRow]) -> bool:
-        are_created = ports.state.create_together(rows)
-        expected.update({row.instance_id: row for row in rows} if are_created else {})
-        return are_created
-
-    def create(row: NoticeRow) -> None:
-        if ports.state.create(row):
-            expected[row.instance_id] = row
-
-    try:
-        known = {row.instance_id: row for row in ports.state.notices_of(claims)} if claims else {}
-        # An earlier step had to wait.
-        expected.update({id: row for id, row in known.items() if row.phase == EXPECTED})
-        rows = [_expected_end(ports, id, claims[id], now) for id in sorted(claims.keys() - known.keys())]
-        write_rows(create_together, create, rows)
-    except ApiError as failure:
-        names = ", ".join(sorted(claims))
-        log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
-    return expected
-
-
-def _expected_end(ports: LifecyclePorts, id: str, claim: NodeClaim, now: datetime) -> NoticeRow:
-    return NoticeRow(
-        instance_id=id,
-        cluster=ports.cluster.name,
-        kind=NoticeKind.INSTANCE_TERMINATED,
-        claim=claim.name,
-        phase=EXPECTED,
-        created=epoch_ms(now),
-        due=epoch_ms(now + EXPECTED_WITHIN),
-    )
 
 
 def _claims(by_id: Mapping[str, InstanceTermination], ids: Iterable[str]) -> list[NodeClaim]:
