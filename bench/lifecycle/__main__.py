@@ -37,7 +37,9 @@ def main() -> int:
     parser.add_argument("--taken-after", type=int, default=120, help="seconds from a notice until the instance goes")
     parser.add_argument("--karpenter", action="store_true", help="the same of Karpenter, without notices")
     parser.add_argument(
-        "--shutting-down", action="store_true", help="instances end a second later, and EC2 tells of that, as on AWS"
+        "--shutting-down",
+        action="store_true",
+        help="instances that Spotwright terminates end a second later, and EC2 tells of that, as on AWS",
     )
     parser.add_argument(
         "--rounds", type=int, default=1, help="how often nodes come and go; functions start in the first"

@@ -106,10 +106,14 @@ def _remove_ended(
     that share an instance, and those that name none, whose launch may have left further ones.
     """
     counts = Counter(one.id for one in ended)
-    own = [one for one in ended if counts[one.id] == 1 and one.claim is not None and _goes_with(one.id, one.claim)]
-    end_notices(ports, [expected[one.id] for one in own if one.id in expected])
-    gone = in_parallel(lambda one: _is_removed(ports, one, now), own)
-    return frozenset(one.id for one, is_gone in zip(own, gone, strict=True) if is_gone)
+    own = [
+        (claim, one)
+        for one in ended
+        if (claim := one.claim) is not None and counts[one.id] == 1 and _goes_with(one.id, claim)
+    ]
+    end_notices(ports, [expected[one.id] for _, one in own if one.id in expected])
+    gone = in_parallel(lambda pair: _is_removed(ports, *pair, now), own)
+    return frozenset(one.id for (_, one), is_gone in zip(own, gone, strict=True) if is_gone)
 
 
 def _goes_with(instance: str, claim: NodeClaim) -> bool:
@@ -117,16 +121,13 @@ def _goes_with(instance: str, claim: NodeClaim) -> bool:
     return instance_id(claim.provider_id) == instance and claim.metadata.finalizers == (labels.FINALIZER,)
 
 
-def _is_removed(ports: LifecyclePorts, one: InstanceTermination, now: datetime) -> bool:
+def _is_removed(ports: LifecyclePorts, claim: NodeClaim, ended: InstanceTermination, now: datetime) -> bool:
     """Whether the claim of an instance that has ended is gone: otherwise its next step tries again."""
-    claim = one.claim
-    if claim is None:
-        return False
     with log_claim(claim):
         try:
-            if not remove_nodes(ports, claim, one.nodes):
+            if not remove_nodes(ports, claim, ended.nodes):
                 return False
-            record_transitions(ports, claim, (*one.changes, true_condition("InstanceTerminating")), now=now)
+            record_transitions(ports, claim, (*ended.changes, true_condition("InstanceTerminating")), now=now)
             request_planning_of_static_pool(ports, claim)
             remove_finalizer(ports, claim, now)
         except (Conflict, NotFound) as lost:
