@@ -36,17 +36,25 @@ class AwsReader:
         self._cluster = cluster
         self._region = region
         self._cache: dict[str, tuple[float, Any]] = {}
+        self._instances: dict[str, Instance] = {}
+        self._change = 0
         self._asking = threading.RLock()
 
     def instances(self) -> list[Instance]:
-        """Every instance, also those terminated lately. Raises AwsUnavailable."""
+        """Every instance, also those that have ended. Asks for those whose state changed since the last answer.
+
+        Raises AwsUnavailable.
+        """
         try:
-            response = self._pool.request("GET", f"{self._endpoint}/_local/instances")
+            response = self._pool.request("GET", f"{self._endpoint}/_local/instances?since={self._change}")
         except urllib3.exceptions.HTTPError as error:
             raise AwsUnavailable(str(error)) from error
         if response.status != 200:
             raise AwsUnavailable(f"{response.status}: {response.data[:300]!r}")
-        return [self._instance(entry) for entry in json.loads(response.data)["instances"]]
+        answer = json.loads(response.data)
+        self._instances |= {entry["id"]: self._instance(entry) for entry in answer["instances"]}
+        self._change = answer["next"]
+        return list(self._instances.values())
 
     def cluster(self) -> Cluster:
         """The cluster, as EKS describes it."""

@@ -1,5 +1,6 @@
 """Would this instance's node join the cluster? Everything that a wrong byte breaks is looked at here."""
 
+import functools
 import ipaddress
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +87,7 @@ def check_join(
 ) -> JoiningNode | JoinRefusal:
     """`access_entries` maps the names of roles with an access entry to the entry's type."""
     try:
-        config = USER_DATA_READERS[instance.ami_family](instance.user_data)
+        config = _node_config(instance.ami_family, instance.user_data)
         _check_cluster(config, cluster)
         settings = read_settings(config)
         _check_dns(settings, config, cluster)
@@ -99,6 +100,12 @@ def check_join(
     if access_entries.get(instance.role_name) != wanted:
         return _no_entry(instance, access_entries, wanted)
     return JoiningNode(instance, settings, capacity, allocatable)
+
+
+@functools.lru_cache(maxsize=64)
+def _node_config(ami_family: str, user_data: str) -> NodeConfig:
+    """Instances of one launch template have the same. Raises BootError."""
+    return USER_DATA_READERS[ami_family](user_data)
 
 
 def _check_cluster(config: NodeConfig, cluster: Cluster) -> None:

@@ -16,14 +16,16 @@ NOTICE_SECONDS = 120.0
 
 
 def add(emulator: Emulator) -> None:
-    emulator.route("GET", "/_local/instances", lambda _body, _query: _list(emulator))
+    emulator.route("GET", "/_local/instances", lambda _, query: _list(emulator, query))
     emulator.route("POST", "/_local/interrupt", lambda body, _: _interrupt(emulator, body))
     emulator.route("POST", "/_local/status", lambda body, _: _set_status(emulator, body))
     emulator.route("POST", "/_local/rebalance", lambda body, _: _rebalance(emulator, body))
 
 
-def _list(emulator: Emulator) -> dict[str, Any]:
-    return {"instances": [control_view(emulator, instance) for instance in emulator.component(Instances).all()]}
+def _list(emulator: Emulator, query: Mapping[str, str]) -> dict[str, Any]:
+    """All instances; with `since`, the `next` of an earlier answer, those whose state changed after it."""
+    changed, last = emulator.component(Instances).changed_since(int(query.get("since", "0")))
+    return {"instances": [control_view(emulator, instance) for instance in changed], "next": last}
 
 
 def _interrupt(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:

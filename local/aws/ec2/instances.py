@@ -87,6 +87,8 @@ class Instance:
     scheduled_events: list[dict[str, Any]] = field(default_factory=list)
     #: Its address is given to nobody else though it has ended.
     keeps_address: bool = False
+    #: Of all changes of state, the number of its last one.
+    change: int = 0
 
 
 class Instances:
@@ -96,12 +98,18 @@ class Instances:
         self._emulator = emulator
         self._lock = threading.RLock()
         self._instances: dict[str, Instance] = {}
+        self._changes = 0
         self._timers = emulator.component(Timers)
         self.backend: Any = ec2_backends[emulator.account][emulator.region]
 
     def all(self) -> list[Instance]:
         with self._lock:
             return list(self._instances.values())
+
+    def changed_since(self, change: int) -> tuple[list[Instance], int]:
+        """Those whose state changed after that change, 0 = all, and the number of the last change."""
+        with self._lock:
+            return [instance for instance in self._instances.values() if instance.change > change], self._changes
 
     def find(self, instance_id: str) -> Instance | None:
         return self._instances.get(instance_id)
@@ -156,6 +164,7 @@ class Instances:
         spot_request = f"sir-{uuid.uuid4().hex[:8]}" if launch.capacity_type == "spot" else None
         instance = Instance(machine.id, launch, machine, datetime.now(UTC), reservation_id, spot_request)
         self._instances[machine.id] = instance
+        self._count_change(instance)
         return instance
 
     def terminate(self, instance_id: str, reason: tuple[str, str] = USER_SHUTDOWN) -> tuple[str, str]:
@@ -192,6 +201,11 @@ class Instances:
         instance.state = state
         instance.state_changed_at = datetime.now(UTC)
         _set_moto_state(instance.moto_instance, state)
+        self._count_change(instance)
+
+    def _count_change(self, instance: Instance) -> None:
+        self._changes += 1
+        instance.change = self._changes
 
     def _forget(self, instance: Instance) -> None:
         with self._lock:

@@ -10,7 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.strictness import Rule
-from tests.local.aws.conftest import Aws
+from local.boot.aws_reader import AwsReader
+from tests.local.aws.conftest import ADMINISTRATOR, CLUSTER, REGION, Aws
 from tests.local.aws.fleets import code_of, fleet_request, image, instance_ids, override, security_group, subnets
 
 
@@ -74,6 +75,33 @@ def test_without_the_rule_an_instance_that_is_terminated_has_ended(ec2: Any) -> 
     assert change["PreviousState"]["Name"] in ("pending", "running")
     assert (change["CurrentState"]["Name"], change["CurrentState"]["Code"]) == ("terminated", 48)
     assert state(ec2, instance_id) == "terminated"
+
+
+def test_what_changed_since_an_answer_is_listed_alone(aws: Aws, ec2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ADMINISTRATOR["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ADMINISTRATOR["SecretAccessKey"])
+    reader = AwsReader(aws.endpoint, CLUSTER, REGION)
+
+    def states() -> dict[str, str]:
+        return {instance.id: instance.state for instance in reader.instances()}
+
+    (first,) = start(ec2)
+    until(ec2, first, "running")
+    assert states()[first] == "running"
+    before = aws.control("GET", "/_local/instances")
+    assert first in {shown["id"] for shown in before["instances"]}
+    with aws.stopped_clock():
+        (second,) = start(ec2)
+        since = f"/_local/instances?since={before['next']}"
+        assert second in {shown["id"] for shown in aws.control("GET", since)["instances"]}
+        assert (states()[first], states()[second]) == ("running", "pending")
+    ec2.terminate_instances(InstanceIds=[first])
+    until(ec2, second, "running")
+    assert (states()[first], states()[second]) == ("terminated", "running")
+    changed = aws.control("GET", since)
+    assert {first, second} <= {shown["id"] for shown in changed["instances"]}
+    later = aws.control("GET", f"/_local/instances?since={changed['next']}")["instances"]
+    assert not {first, second} & {shown["id"] for shown in later}
 
 
 def test_an_address_comes_back_to_the_subnet(ec2: Any) -> None:
