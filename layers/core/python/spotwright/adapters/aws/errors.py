@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -67,6 +67,24 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
 }
 
 
+# Why DynamoDB cancelled a transaction, of each row: what somebody else did counts before the rest.
+_CANCELLATION_REASONS: Final[Mapping[str, type[ApiError]]] = {
+    "ConditionalCheckFailed": Conflict,
+    "TransactionConflict": Conflict,
+    "ThrottlingError": Throttled,
+    "ProvisionedThroughputExceeded": Throttled,
+    "ValidationError": InvalidRequest,
+    "ItemCollectionSizeLimitExceeded": InvalidRequest,
+}
+
+
+def _kind(error: ClientError, code: str) -> type[ApiError] | None:
+    reasons: Any = error.response.get("CancellationReasons") or ()
+    codes = {reason.get("Code") for reason in reasons}
+    known = (kind for reason, kind in _CANCELLATION_REASONS.items() if reason in codes)
+    return next(known, _CODES.get(code))
+
+
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
     """Turns errors of AWS calls into those of ``spotwright.errors``; ``what`` begins the message."""
@@ -75,7 +93,7 @@ def translate_errors(what: str) -> Iterator[None]:
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        kind = _CODES.get(code, Unavailable if status >= 500 else ApiError)
+        kind = _kind(error, code) or (Unavailable if status >= 500 else ApiError)
         raise kind(f"{what}: {error}", code=code) from error
     except BotoCoreError as error:
         raise Unavailable(f"{what}: {error}", code=type(error).__name__) from error

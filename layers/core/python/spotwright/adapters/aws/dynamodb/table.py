@@ -15,6 +15,7 @@ from spotwright.errors import Conflict, InvalidRequest, NotFound, Throttled, Una
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
+CANCELLED: Final = "TransactionCanceledException"
 # Pauses before keys that a batch left unprocessed are requested again, at most.
 _BATCH_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2)
 
@@ -64,7 +65,7 @@ class Table:
             self._client.put_item(TableName=self.name, Item=item, **condition)
 
     def put_together(self, puts: Iterable[Mapping[str, Any]]) -> bool:
-        """Put these rows, each under its condition, by a transaction; False when DynamoDB refuses it.
+        """Put these rows, each under its condition, by a transaction; False when DynamoDB refuses or cancels it.
 
         ``puts``: the requests of a PutItem without their table. The SDK repeats a transaction under the same token, so
         that one whose answer was lost is not refused for its own rows.
@@ -72,6 +73,11 @@ class Table:
         try:
             self._transact(puts)
         except (Conflict, InvalidRequest):
+            return False
+        except Throttled as throttled:
+            # The SDK has not repeated a transaction that was cancelled, as it does writes of single rows.
+            if throttled.code != CANCELLED:
+                raise
             return False
         return True
 
@@ -84,7 +90,7 @@ class Table:
         self._transact([{"Item": item, **_has_version(before)} for item, before in puts])
 
     def _transact(self, puts: Iterable[Mapping[str, Any]]) -> None:
-        """Raises Conflict when a condition does not hold, or somebody else is writing one of the rows."""
+        """Raises Conflict when a condition does not hold, or somebody else is writing one of the rows; Throttled."""
         steps: Any = [{"Put": {"TableName": self.name, **put}} for put in puts]
         with translate_table_errors(f"TransactWriteItems of {len(steps)} rows"):
             self._client.transact_write_items(TransactItems=steps)
