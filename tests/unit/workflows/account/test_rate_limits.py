@@ -259,3 +259,75 @@ def test_who_is_refused_beside_one_who_is_not_takes_nothing_of_the_other_bucket(
     waits = rate_limits._take_all(takes)
     assert [bool(waits[take]) for take in takes] == [True, False]
     assert (state.left(TERMINATE_INSTANCES), state.left(TERMINATED_INSTANCES)) == (49, 5)
+
+
+def tag_ahead(state: State, *, seconds: float = 0) -> int:
+    """The wait of one of many callers that come one by one."""
+    return acquire(state, CREATE_TAGS, caller="a", now=NOW + timedelta(seconds=seconds), ahead=7)
+
+
+def test_calls_that_come_one_by_one_are_counted_eight_at_a_time(state: State) -> None:
+    assert [tag_ahead(state, seconds=second / 10) for second in range(9)] == [0] * 9
+    assert state.writes() == [CREATE_TAGS] * 2
+    assert state.effects.reads["state", "call_rate"] == 2
+    # One was counted for the ninth caller, and seven more for the next ones; some came into the bucket meanwhile.
+    taken = FULL.tokens - state.rates[CREATE_TAGS].tokens
+    assert 8 * TOKENS_PER_CALL <= taken <= 16 * TOKENS_PER_CALL
+
+
+@pytest.mark.parametrize("seconds", [-1, 5.001])
+def test_calls_that_were_counted_at_another_time_are_lost(state: State, seconds: float) -> None:
+    assert tag_ahead(state) == 0
+    assert tag_ahead(state, seconds=seconds) == 0
+    assert state.writes() == [CREATE_TAGS] * 2
+
+
+def test_a_failed_write_counts_nothing_ahead(state: State) -> None:
+    state.fail("save_call_rate", CREATE_TAGS, Unavailable("no answer"))
+    with pytest.raises(Unavailable):
+        tag_ahead(state)
+    assert tag_ahead(state) == 0
+    assert state.left() == FULL.tokens // TOKENS_PER_CALL - 8
+
+
+@pytest.mark.parametrize(
+    ("held", "left"),
+    [(48, 40), (47, 46), (8, 7), (1, 0)],
+    ids=["half is left", "less than half would be left", "just enough", "one"],
+)
+def test_a_bucket_that_is_not_half_full_is_left_to_others(state: State, held: int, left: int) -> None:
+    state.have(held)
+    assert tag_ahead(state) == 0
+    assert state.left() == left
+
+
+def test_a_small_bucket_of_which_more_is_wanted_than_it_holds_gives_nothing_ahead(state: State) -> None:
+    """After EC2 throttled calls it holds less."""
+    slow = msgspec.structs.replace(FULL, refill_per_second=TOKENS_PER_CALL, tokens=7 * TOKENS_PER_CALL)
+    state.rates[CREATE_TAGS] = slow
+    assert tag_ahead(state) == 0
+    assert state.left() == 6
+    assert tag_ahead(state) == 0
+    assert state.left() == 5
+
+
+def test_what_was_counted_ahead_is_not_called_after_ec2_throttled_a_call(state: State) -> None:
+    assert tag_ahead(state) == 0
+    rate_limits.slow_down(state, CREATE_TAGS, now=NOW)
+    assert tag_ahead(state) > 0
+
+
+def test_what_is_counted_ahead_is_for_callers_that_come_one_by_one_to_the_same_table(state: State) -> None:
+    other = State()
+    assert tag_ahead(state) == 0
+    assert acquire(state, CREATE_TAGS, caller="all", now=NOW) == 0
+    assert tag_ahead(other) == 0
+    assert (state.left(), other.left()) == (FULL.tokens // TOKENS_PER_CALL - 9, FULL.tokens // TOKENS_PER_CALL - 8)
+
+
+def test_callers_of_one_moment_share_what_was_counted_ahead(state: State) -> None:
+    assert acquire(state, CREATE_TAGS, caller="a", now=NOW, ahead=2) == 0
+    before = state.left()
+    takes = [partial(acquire, state, CREATE_TAGS, caller=caller, now=NOW, ahead=2) for caller in "bcde"]
+    assert [wait.result() for wait in at_once(state, *takes)] == [0] * 4
+    assert before - state.left() == 4, "two for the last two, and two for those that follow"

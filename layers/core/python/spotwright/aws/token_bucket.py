@@ -79,6 +79,11 @@ def take(bucket: TokenBucket, calls: int, *, now_ms: int) -> tuple[TokenBucket, 
     return now, bisect_left(range(longest), missing, key=lambda elapsed: _refilled(now, elapsed))
 
 
+def is_half_full(bucket: TokenBucket) -> bool:
+    """Whether it holds at least half of what it can hold at its rate."""
+    return 2 * bucket.tokens >= _size(bucket.action, bucket.refill_per_second)
+
+
 def throttle(bucket: TokenBucket, *, now_ms: int) -> TokenBucket | None:
     """The bucket after EC2 throttled a call: half as fast, and empty. None: the rate was halved for this already."""
     if bucket.throttled_at_ms and now_ms - bucket.throttled_at_ms < SAME_THROTTLING_MS:
