@@ -292,10 +292,10 @@ def test_a_failed_write_counts_nothing_ahead(state: State) -> None:
 
 @pytest.mark.parametrize(
     ("held", "left"),
-    [(48, 40), (47, 46), (8, 7), (1, 0)],
-    ids=["half is left", "less than half would be left", "just enough", "one"],
+    [(28, 20), (27, 26), (8, 7), (1, 0)],
+    ids=["a quarter is left", "less than a quarter would be left", "just enough", "one"],
 )
-def test_a_bucket_that_is_not_half_full_is_left_to_others(state: State, held: int, left: int) -> None:
+def test_a_quarter_of_a_bucket_is_left_to_others(state: State, held: int, left: int) -> None:
     state.have(held)
     assert tag_ahead(state) == 0
     assert state.left() == left

@@ -79,9 +79,9 @@ def take(bucket: TokenBucket, calls: int, *, now_ms: int) -> tuple[TokenBucket, 
     return now, bisect_left(range(longest), missing, key=lambda elapsed: _refilled(now, elapsed))
 
 
-def is_half_full(bucket: TokenBucket) -> bool:
-    """Whether it holds at least half of what it can hold at its rate."""
-    return 2 * bucket.tokens >= _size(bucket.action, bucket.refill_per_second)
+def percent_full(bucket: TokenBucket) -> int:
+    """How much it holds of what it can hold at its rate; negative where more was taken than it held."""
+    return 100 * bucket.tokens // _size(bucket.action, bucket.refill_per_second)
 
 
 def throttle(bucket: TokenBucket, *, now_ms: int) -> TokenBucket | None:

@@ -17,8 +17,9 @@ from spotwright.workflows.ports.state import StatePort
 ATTEMPTS: Final = 8
 # Callers that must wait are spread over this many seconds.
 SPREAD_SECONDS: Final = 4
-# For so long a process may make calls that it counted ahead.
+# For so long a process may make calls that it counted ahead, and so much of the bucket is left to other callers.
 AHEAD_MS: Final = 5_000
+AHEAD_LEAVES_PERCENT: Final = 25
 
 CREATE_FLEET: Final = "CreateFleet"
 CREATE_LAUNCH_TEMPLATE: Final = "CreateLaunchTemplate"
@@ -49,8 +50,8 @@ def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls:
     What threads want to call at the same moment is counted by one write: who comes first gets what there is. A failure
     of the table is that of all of them.
 
-    ``ahead``: of calls that come one by one, so many more are counted by the same write while the bucket stays half
-    full, and the process's next callers make them within AHEAD_MS; what is not made by then is lost.
+    ``ahead``: of calls that come one by one, so many more are counted by the same write while a quarter of the
+    bucket is left, and the process's next callers make them within AHEAD_MS; what is not made by then is lost.
     """
     return _TAKES(_Take(state, ((action, calls),), caller, _ms(now), ahead))
 
@@ -117,7 +118,9 @@ def _take_ahead(buckets: dict[str, TokenBucket], takes: Sequence[_Take]) -> tupl
         return buckets, 0
     ((action, bucket),) = buckets.items()
     after, wait_ms = token_bucket.take(bucket, ahead, now_ms=takes[-1].now_ms)
-    return (buckets, 0) if wait_ms or not token_bucket.is_half_full(after) else ({action: after}, ahead)
+    if wait_ms or token_bucket.percent_full(after) < AHEAD_LEAVES_PERCENT:
+        return buckets, 0
+    return {action: after}, ahead
 
 
 def _use_counted(take: _Take) -> bool:
