@@ -79,11 +79,6 @@ def take(bucket: TokenBucket, calls: int, *, now_ms: int) -> tuple[TokenBucket, 
     return now, bisect_left(range(longest), missing, key=lambda elapsed: _refilled(now, elapsed))
 
 
-def percent_full(bucket: TokenBucket) -> int:
-    """How much it holds of what it can hold at its rate; negative where more was taken than it held."""
-    return 100 * bucket.tokens // _size(bucket.action, bucket.refill_per_second)
-
-
 def throttle(bucket: TokenBucket, *, now_ms: int) -> TokenBucket | None:
     """The bucket after EC2 throttled a call: half as fast, and empty. None: the rate was halved for this already."""
     if bucket.throttled_at_ms and now_ms - bucket.throttled_at_ms < SAME_THROTTLING_MS:

@@ -19,8 +19,6 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 # What a claim says once its instance has its tags.
 TAGGED: Final[Mapping[str, str]] = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
-# Nodes come in numbers, and each is a call of its own.
-AHEAD: Final = 7
 
 
 def tag_instance(
@@ -53,7 +51,7 @@ def _tag(ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime) -> t
     tags = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
     missing = {key: value for key, value in tags.items() if key not in instance.tags}
     if missing:
-        wait = rate_limits.acquire(ports.state, rate_limits.CREATE_TAGS, caller=instance.id, now=now, ahead=AHEAD)
+        wait = rate_limits.acquire(ports.state, rate_limits.CREATE_TAGS, caller=instance.id, now=now)
         if wait:
             return {}, wait
         try:
