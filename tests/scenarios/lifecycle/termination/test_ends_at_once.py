@@ -8,6 +8,7 @@ import pytest
 
 from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node, instance_id
@@ -373,3 +374,58 @@ def test_an_instance_that_ec2_does_not_terminate_keeps_no_other(world: World, mo
     assert claim.is_condition_true("Drained")
     assert not claim.is_condition_true("InstanceTerminating")
     assert labels.FINALIZER in claim.metadata.finalizers
+
+
+@pytest.mark.parametrize("was_let_go", [False, True])
+def test_a_claim_that_another_keeps_as_its_instance_ends_has_its_conditions(
+    world: World, monkeypatch: pytest.MonkeyPatch, was_let_go: bool
+) -> None:
+    claims = ending(world)
+    usual = world.ec2.terminate
+
+    def kept_meanwhile(ids: Sequence[str]) -> frozenset[str]:
+        keep(world, "nodeclaims", claims[0].name)
+        if was_let_go:
+            world.cluster.patch_metadata("nodeclaims", ObjectMeta(claims[0].name), {"finalizers": [KEPT]})
+        return usual(ids)
+
+    monkeypatch.setattr(world.ec2, "terminate", kept_meanwhile)
+    step(world)
+    (kept,) = world.claims()
+    assert (kept.name, kept.metadata.finalizers) == (claims[0].name, (KEPT,))
+    assert all(kept.is_condition_true(type) for type in TERMINATION)
+
+
+def test_a_claim_whose_node_is_kept_is_rung_for_once_though_ec2_shows_its_instance_running(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = ending(world)
+    keep(world, "nodes", claims[0].node_name)
+    usual = world.ec2.instance
+
+    def as_it_was(id: str) -> Instance | None:
+        found = usual(id)
+        return None if found is None else msgspec.structs.replace(found, state="running")
+
+    monkeypatch.setattr(world.ec2, "instance", as_it_was)
+    step(world)
+    assert rung(world) == [claims[0].name]
+    step(world)
+    assert len(world.effects.select("ec2", "terminate")) == 2, "it is terminated again"
+    assert rung(world) == []
+
+
+@pytest.mark.parametrize("is_orphan", [False, True])
+def test_a_table_that_throttles_postpones_terminations_and_fails_no_doorbell(world: World, is_orphan: bool) -> None:
+    claims = ending(world)
+    bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in claims]
+    if is_orphan:
+        for claim in claims:
+            world.cluster.patch_metadata("nodeclaims", ObjectMeta(claim.name), {"finalizers": []})
+        world.clock.advance(600)
+        bells = [Doorbell(world.cluster.name, "instance", instance_id(claims[0].provider_id))]
+    world.effects.inject(Fault("state", "save_call_rates", Throttled("slow", code="TransactionCanceledException")))
+    assert step_doorbells(world.ports, bells, now=world.clock.now()) == {}
+    assert not world.effects.select("ec2", "terminate")
+    assert world.run(60, until=lambda: not world.claims() and not world.ec2.live_instances()), left(world)
+    assert not world.failures

@@ -129,7 +129,7 @@ def _is_removed(ports: LifecyclePorts, claim: NodeClaim, ended: InstanceTerminat
                 return False
             record_transitions(ports, claim, (*ended.changes, true_condition("InstanceTerminating")), now=now)
             request_planning_of_static_pool(ports, claim)
-            remove_finalizer(ports, claim, now)
+            return remove_finalizer(ports, claim, now)
         except (Conflict, NotFound) as lost:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
             return False
@@ -137,7 +137,6 @@ def _is_removed(ports: LifecyclePorts, claim: NodeClaim, ended: InstanceTerminat
             error = str(failure)
             log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=error)
             return False
-    return True
 
 
 def _claims(by_id: Mapping[str, InstanceTermination], ids: Iterable[str]) -> list[NodeClaim]:
@@ -179,7 +178,12 @@ def terminate_instances(ports: LifecyclePorts, zones: Mapping[str, str], now: da
 
 
 def _terminate_batch(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -> TerminationResult:
-    wait = _wait_seconds(ports, ids, now)
+    try:
+        wait = _wait_seconds(ports, ids, now)
+    except Throttled as error:
+        # By DynamoDB: the SDK does not repeat a transaction that was cancelled.
+        log_line(log, log_lines.STEP_FAILED, kind="instance", object=ids[0], code=error.code, error=str(error))
+        wait = retry_seconds(2)
     if wait:
         return TerminationResult(wait_seconds=wait)
     try:

@@ -44,18 +44,20 @@ def remove_node(ports: LifecyclePorts, node: Node) -> bool:
     return not finalizers
 
 
-def remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
-    """Let the claim go, and say so; nothing where another step did."""
+def remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> bool:
+    """Let the claim go, and say so; nothing where another step did. Whether it is gone: a finalizer of another may
+    keep it.
+    """
     try:
-        _let_go(ports, claim)
+        is_gone = _let_go(ports, claim)
     except Conflict:
         current = ports.cluster.nodeclaim(claim.name)
         if current is None or current.metadata.uid != claim.metadata.uid:
-            return
+            return True
         if labels.FINALIZER not in current.metadata.finalizers:
             # Another step let it go and said so; the finalizer of another keeps it.
-            return
-        _let_go(ports, current)
+            return False
+        is_gone = _let_go(ports, current)
     if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
         reservation = claim.metadata.labels.get(labels.RESERVATION_ID, "")
         offering_health_store.record_reservation_use(ports.state, reservation, -1, now_ms=epoch_ms(now))
@@ -63,9 +65,11 @@ def remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> 
     log_line(log, log_lines.DELETED_NODECLAIM, nodeclaim=claim.name, provider_id=claim.provider_id)
     if find_condition(claim.conditions, "DisruptionReason") is not None:
         request_disruption(ports)
+    return is_gone
 
 
-def _let_go(ports: LifecyclePorts, claim: NodeClaim) -> None:
-    """Remove the finalizer from the claim as it was read; Conflict when it has changed."""
+def _let_go(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """Remove the finalizer from the claim as it was read, whether it was the last one; Conflict when it has changed."""
     finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != labels.FINALIZER]
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
+    return not finalizers
