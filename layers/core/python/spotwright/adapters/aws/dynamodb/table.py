@@ -15,7 +15,7 @@ from spotwright.errors import Conflict, InvalidRequest, NotFound, Throttled, Una
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
-CANCELLED: Final = "TransactionCanceledException"
+_CANCELLED: Final = "TransactionCanceledException"
 # Pauses before keys that a batch left unprocessed are requested again, at most.
 _BATCH_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2)
 
@@ -76,7 +76,7 @@ class Table:
             return False
         except Throttled as throttled:
             # The SDK has not repeated a transaction that was cancelled, as it does writes of single rows.
-            if throttled.code != CANCELLED:
+            if throttled.code != _CANCELLED:
                 raise
             return False
         return True
